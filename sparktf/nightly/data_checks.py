@@ -84,8 +84,7 @@ def check_data(
         voice.say(f"data.checks: compared with {then.name}")
     elif any(drift != DriftBounds() for drift in drifts):
         voice.say(
-            "data.checks: neither the published model nor an earlier run of this name that is done has statistics "
-            "to compare with"
+            "data.checks: neither the published model nor a completed run of this name has statistics to compare with"
         )
     for finding in findings("warn", checks.warn, now, then):
         voice.warn(str(finding))

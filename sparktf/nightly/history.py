@@ -164,7 +164,7 @@ def _read(storage: Storage, name: str, path: str) -> RunRecord:
         file = pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit="us", pre_buffer=False)
         rows: list[dict[str, Any]] = file.read(use_threads=False).to_pylist()
     if len(rows) != 1 or rows[0].get("verdict") is None:
-        raise CorruptFileError(f"{path} is no row of the history, and left out: delete it, if nobody else needs it")
+        raise CorruptFileError(f"{path} is not a row of the history, and left out: delete it if nobody needs it")
     row = rows[0]
     started = row.get("started")
     return RunRecord(

@@ -120,7 +120,7 @@ class Pruner:
         path, removed = f"{self._above}/{folder}", f"{self._above}/{_REMOVED}{folder.removeprefix(kind)}"
         with suppress(StorageNotFoundError):  # another that comes along at the same moment was quicker
             if not all(is_of_a_run(name_of(entry.path)) for entry in self._storage.list(path)):
-                self._warn(f"output.keep_runs: {path} stays: it is not known whose it is")
+                self._warn(f"output.keep_runs: {path} stays: its owner is unknown")
                 return False
             if kind == _LEAVING:
                 if self._is_another_ones(path, run_id, nonce):

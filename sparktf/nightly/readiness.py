@@ -52,14 +52,14 @@ def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, s
         waited_s = clock.now_s() - began_s
         if not lacking:
             if told:
-                say(f"the data is there, after {waited_s:.0f} s")
+                say(f"the data is ready after {waited_s:.0f} s")
             return
         if waited_s >= ready.wait:
             if trouble is not None:
                 raise trouble
             raise not_ready(path, ready, lacking)
         if lacking != told:
-            say(f"the data is not ready, which is waited for up to {duration_text(ready.wait)}: {lacking}")
+            say(f"the data is not ready, waiting up to {duration_text(ready.wait)}: {lacking}")
             told = lacking
         clock.sleep(min(ready.wait - waited_s, KNOBS.ready_poll_s, max(ready.wait / _LOOKS, 1.0)))
 

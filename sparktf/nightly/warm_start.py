@@ -91,15 +91,15 @@ def _published(storage: Storage, rundir: RunDirectory) -> FoundModel | None:
     version = serving.current_version()
     if version is None:
         raise ConfigError(
-            f"train.init_from: {PUBLISHED}: CURRENT in {serving.path} names version {number}, which is not there: "
-            f"sparktf rollback {rundir.name} --to VERSION names another one"
+            f"train.init_from: {PUBLISHED}: CURRENT in {serving.path} names version {number}, which does not exist: "
+            f"choose another one with sparktf rollback {rundir.name} --to VERSION"
         )
     try:
         manifest = serving.manifest(version)
     except TornCheckpointError as error:
         raise ConfigError(
-            f"train.init_from: {PUBLISHED}: version {number} is no whole model ({error}): sparktf rollback "
-            f"{rundir.name} --to VERSION names another one"
+            f"train.init_from: {PUBLISHED}: version {number} is damaged ({error}): choose another one with "
+            f"sparktf rollback {rundir.name} --to VERSION"
         ) from None
     source = ModelSource(
         label=f"version {number}",
@@ -115,11 +115,11 @@ def _published(storage: Storage, rundir: RunDirectory) -> FoundModel | None:
 def _of_run(storage: Storage, rundir: RunDirectory, own: RunDirectory) -> FoundModel:
     said = f"train.init_from: run:{rundir.run_id}"
     if rundir == own:
-        raise ConfigError(f"{said} is the run itself, which goes on from its own checkpoints anyway: name another")
+        raise ConfigError(f"{said} is this run itself, which resumes from its own checkpoints: name another run")
     if not storage.exists(rundir.path):
         raise ConfigError(f"{said}: there is no run {rundir.run}: {rundir.path} does not exist")
     if not storage.exists(f"{rundir.model}/{_MODEL}"):
-        raise ConfigError(f"{said}: run {rundir.run} has no model: it has not ended, has failed, or exports none")
+        raise ConfigError(f"{said}: run {rundir.run} has no model: it has not ended, has failed, or exported none")
     source = ModelSource(
         label=f"run {rundir.run}", path=rundir.model, files=_files(storage, rundir.model, _MODEL), run_id=rundir.run_id
     )
@@ -141,8 +141,8 @@ def _at_path(storage: Storage, path: str) -> FoundModel:
     folder, name = (path, _MODEL) if is_folder else (path[: -len(name_of(path)) - 1], name_of(path))
     if not name.endswith(_SUFFIX) or not storage.exists(f"{folder}/{name}"):
         raise ConfigError(
-            f"train.init_from: {path} is no model: give {PUBLISHED}, run:<run id>, a {_SUFFIX} file, or a folder that "
-            f"has {_MODEL}"
+            f"train.init_from: {path} is not a model: give {PUBLISHED}, run:<run id>, a {_SUFFIX} file, or a folder "
+            f"that has {_MODEL}"
         )
     source = ModelSource(label=path, path=folder, files=_files(storage, folder, name))
     with suppress(TornCheckpointError):  # then it was not published

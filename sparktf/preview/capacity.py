@@ -47,7 +47,7 @@ def room_on_yarn(config: JobConfig, slots: Slots, step_mib: int, hosts: Sequence
         nodes=nodes,
         node_mib=executor,
         driver_mib=driver[0] if driver else None,
-        said="YARN does not say what it has: its REST API does not answer",
+        said="the capacity of YARN is unknown: its REST API does not answer",
     )
     if hosts is None:
         return Capacity(forecast)
@@ -95,7 +95,7 @@ def room_elsewhere(config: JobConfig, slots: Slots) -> Capacity:
             master=slots.master.url,
             nodes=config.cluster.nodes,
             node_mib=config.cluster.node_memory.mib,
-            said=f"{slots.master.url} is not asked what it has",
+            said=f"the capacity of {slots.master.url} is not asked for",
         )
     )
 

@@ -94,7 +94,7 @@ def publish_past_gate(
     def check_champion(current: int | None) -> None:
         if current != comparison.champion_version:
             raise NotComparedError(
-                f"gate: the model was compared with {comparison.champion or 'none'}, and "
+                f"gate: the model was compared with {comparison.champion or 'none'}, but "
                 f"{'none' if current is None else f'version {current}'} is published now; {_AGAIN}"
             )
 

@@ -37,9 +37,7 @@ def density(spread: Spread, edges: Floats) -> Floats:
     points = np.column_stack([np.nextafter(known, -np.inf), known]).ravel()
     reached = np.column_stack([ranks[first], ranks[last]]).ravel()
     until = np.interp(edges, points, reached)
-    until[0] = np.interp(
-        np.nextafter(edges[0], -np.inf), points, reached
-    )  # a value on the edge belongs to the first bin
+    until[0] = np.interp(np.nextafter(edges[0], -np.inf), points, reached)  # values on the edge are in the first bin
     share: Floats = np.diff(until)
     return share
 
