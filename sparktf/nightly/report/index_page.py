@@ -19,7 +19,6 @@ from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import styled
 from sparktf.nightly.report.headline import Tone, headline_of, headline_of_unended, published_version
-from sparktf.nightly.report.markup import drawn
 from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import EVENTS, SERVING, TERMS, RunDirectory, is_name
@@ -151,7 +150,7 @@ def index_page(found: IndexedRuns, now_s: float) -> bytes:
     metrics = list(dict.fromkeys(name for run in runs for name in _values(run.result)))
     with styled() as pen:
         results = [run.result for run in reversed(runs)]
-        drawings = drawn(
+        drawings = words.drawn(
             *(
                 (name, charts.by_date(pen, name, [_night(result, name) for result in results]))
                 for name in metrics[:_DRAWN]

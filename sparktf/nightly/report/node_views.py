@@ -7,7 +7,6 @@ from typing import Any
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.charts import AttemptBar, MarkedBar
 from sparktf.nightly.report.drawing import Pen
-from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.report.stored import SeenAttempt, StoredRun
 from sparktf.results.result import NodeResult
 
@@ -29,7 +28,7 @@ def nodes_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
     read.sort(key=lambda share: share.part / share.whole if share.whole else 1.0)
     size, unit = _size(max((share.whole for share in read), default=0.0))
     read = [MarkedBar(label, part / size, whole / size) for label, part, whole in read]
-    drawings = drawn(
+    drawings = words.drawn(
         ("rows a second, over time", charts.throughput(pen, attempts)),
         (
             "waiting for rows",
@@ -63,7 +62,7 @@ def attempts_view(pen: Pen, run: StoredRun, now_s: float) -> dict[str, Any] | No
         if a.began_s
     ]
     seconds = {} if result is None else result.seconds
-    drawings = drawn(("time by phase", charts.phases(pen, seconds)), ("attempts", charts.timeline(pen, spans)))
+    drawings = words.drawn(("time by phase", charts.phases(pen, seconds)), ("attempts", charts.timeline(pen, spans)))
     if not drawings and not told.attempts:
         return None
     notes = []

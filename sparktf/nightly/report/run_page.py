@@ -10,7 +10,6 @@ from sparktf.errors import ErrorRecord
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import Pen, styled
 from sparktf.nightly.report.headline import headline_of, headline_of_unended, published_version
-from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.report.node_views import attempts_view, nodes_view
 from sparktf.nightly.report.stored import StoredRun
 from sparktf.nightly.report.table_views import carried_view, data_view
@@ -140,7 +139,7 @@ def _gate(pen: Pen, gate: Comparison) -> dict[str, Any]:
         "replicates": f"{gate.replicates:,}" if gate.replicates else "",
         "seed": gate.seed,
         "has_tolerance": any(d.tolerance for d in gate.differences),
-        "charts": drawn(*drawings),
+        "charts": words.drawn(*drawings),
         "rows": [_compared(difference) for found in by_metric.values() for difference in found],
         "anchor": "" if anchor is None else anchor.label,
         "anchor_problem": "" if anchor is None else anchor.problem,
@@ -169,7 +168,7 @@ def _learning(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
     seen = _seen(run)
     metrics = _last(seen) if run.result is None else run.result.metrics
     names = list(dict.fromkeys(name for each in seen for name in each.values if name != "loss"))
-    drawings = drawn(
+    drawings = words.drawn(
         ("loss by update", charts.losses(pen, run.told.attempts, seen)),
         *((f"{name} by update", charts.metric(pen, name, seen)) for name in names[:_METRICS]),
     )

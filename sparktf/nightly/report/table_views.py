@@ -8,7 +8,6 @@ from sparktf.nightly.report import words
 from sparktf.nightly.report.charts import ColumnPen
 from sparktf.nightly.report.drawing import Pen
 from sparktf.nightly.report.drift import DRAWN, ColumnDrift, TableDrift
-from sparktf.nightly.report.markup import as_markup
 from sparktf.nightly.report.stored import StoredRun
 from sparktf.results.carried import Carried
 
@@ -95,7 +94,7 @@ def _summary(drift: TableDrift) -> str:
 def _column(pen: ColumnPen, column: ColumnDrift) -> dict[str, Any]:
     shape, svg, ends = column.shape, None, None
     if shape is not None:
-        svg = as_markup(pen.draw(shape, f"Values of {column.name}: {_score(column) or 'this run'}"))
+        svg = words.as_markup(pen.draw(shape, f"Values of {column.name}: {_score(column) or 'this run'}"))
         ends = None if shape.are_values else (shape.low, shape.high)
         if shape.are_values and len(shape.names) > 1:
             ends = (shape.names[0], shape.names[-1])

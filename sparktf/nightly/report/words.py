@@ -1,4 +1,4 @@
-"""Figures as text for the pages."""
+"""Figures and drawings for the pages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Any
 from sparktf.version import __version__
 
 TEMPLATES = PurePosixPath("templates")
+
+Charts = list[tuple[str, Any]]
+"""Titles and drawings."""
 
 
 def figure(value: float | None) -> str:
@@ -66,3 +69,15 @@ def fill(template: str, now_s: float, **values: Any) -> bytes:
     )
     made = {"made": moment(now_s), "version": __version__}
     return environment.get_template(template).render(**values, **made).encode()
+
+
+def drawn(*parts: tuple[str, str | None]) -> Charts:
+    """Returns the existing drawings with their titles."""
+    return [(title, as_markup(svg)) for title, svg in parts if svg is not None]
+
+
+def as_markup(svg: str) -> Any:
+    """Returns a drawing of matplotlib's, which has escaped its text."""
+    from markupsafe import Markup  # noqa: PLC0415 - jinja2's: see fill
+
+    return Markup(svg)
