@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol
 
 from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.leftovers import staged_name
+from sparktf.storage.transactions.leftovers import discard, staged_name
 
 _NEW = "_new-"
 _EDITION = re.compile(r"^\d{6,}$")
@@ -141,7 +141,7 @@ class FolderHead:
                     raise HeadMovedError from error
                 raise
         finally:
-            self._discard(aside)
+            discard(self._hasty, aside)
 
     def _confirm(self, new: Edition) -> None:
         """Raises `HeadMovedError` for an edition that was put too late, below a newer one."""
@@ -164,11 +164,7 @@ class FolderHead:
             for name in self._names(self._hasty):
                 begun = _BEGUN.match(name)
                 if (int(begun[1]) if begun else _number(name)) < newest + bool(begun):
-                    self._discard(f"{self._folder}/{name}")
-
-    def _discard(self, path: str) -> None:
-        with suppress(StorageError):
-            self._hasty.delete(path)
+                    discard(self._hasty, f"{self._folder}/{name}")
 
     def _names(self, storage: Storage) -> list[str]:
         try:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.leftovers import NONCE, is_left, staged_name
+from sparktf.storage.transactions.leftovers import NONCE, discard, is_left, staged_name
 
 _BEFORE = "before-"
 
@@ -56,6 +56,16 @@ def replace_folder(
     except BaseException as error:  # Ctrl-C too
         for aside in reversed(taken):
             _put_back(storage, aside, target, error)
+        raise
+
+
+def replace_file(storage: Storage, path: str, content: bytes, aside: str) -> None:
+    """Writes a small file under a name of its own, and then has it take the place of another. Raises `StorageError`."""
+    try:
+        storage.write_bytes(aside, content)
+        storage.replace(aside, path)
+    except StorageError:
+        discard(storage, aside)
         raise
 
 
@@ -121,8 +131,7 @@ class ReplacedFolder:
         try:
             yield aside
         finally:
-            with suppress(StorageError):
-                self._storage.delete(aside)
+            discard(self._storage, aside)
 
     def put(self, staged: str, *, replaces: bool) -> None:
         """Puts a folder that was staged in place.
@@ -137,9 +146,7 @@ class ReplacedFolder:
         if not replaces:
             self._storage.rename(staged, self._path)
             return
-        for before in replace_folder(self._storage, staged, self._path, lambda: self._aside(_BEFORE)):
-            with suppress(StorageError):  # the next one that writes here does it
-                self._storage.delete(before)
+        discard(self._storage, *replace_folder(self._storage, staged, self._path, lambda: self._aside(_BEFORE)))
 
     def _aside(self, kind: str = "") -> str:
         return f"{self._above}/{staged_name(f'_{self._name}-{kind}')}"
