@@ -194,7 +194,6 @@ RUNS_BY_THE_CLOCK = {
 }
 RUNS_BY_THE_CLOCK_TOO = {
     "sparktf/storage/transactions/fence.py",
-    "sparktf/storage/transactions/fence_watch.py",
     "sparktf/storage/transactions/ownership.py",
     "sparktf/console/console.py",
 }

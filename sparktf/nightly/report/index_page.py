@@ -24,10 +24,10 @@ from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import EVENTS, SERVING, TERMS, RunDirectory, is_name
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.last_word import LastWord, last_word
 from sparktf.storage.transactions.leftovers import staged_name, sweep
 from sparktf.storage.transactions.replaced_folder import replace_file
 from sparktf.storage.transactions.results import read_result
+from sparktf.storage.transactions.terms import LastWord, last_word
 
 SHOWN = 120
 """So many runs stand on the page, the last by their ids."""
