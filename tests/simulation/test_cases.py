@@ -10,7 +10,7 @@ from simulation.mutants import without
 from simulation.world import World
 
 CASES = [
-    ("[1] a model is replaced through the fence", 16, "driver-frozen driver-twice", "had taken the run over"),
+    ("[1] a model is replaced through the fence", 9, "driver-frozen driver-twice", "had taken the run over"),
     ("[6] an agent that was lost begins anew", 3, "node-freezes", "went home as a success"),
     ("[7] a silent trainer is looked for while only peers have spoken", 7, "trainer-freezes", "which was gone"),
     ("[9] what cannot be stored is not trained again", 12, "disk-full", "which could not be stored"),
