@@ -28,7 +28,7 @@ MARKER = "_sparktf.json"
 _SCORED, _BEFORE = "_scored-", "_before-"
 _TAKEN_AWAY = re.compile(rf"{_BEFORE}(\d{{4}}-\d\d-\d\d)-{NONCE}")
 _TRIES = 20
-"""So often a partition is looked at again that is replaced at the same moment."""
+"""Attempts to read the marker of a partition that is replaced at the same moment."""
 
 
 class Marker(Message):

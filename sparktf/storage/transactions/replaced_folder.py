@@ -5,8 +5,8 @@
     _records-1a2b3c4d/             on its way
     _records-before-1a2b3c4d/      what was in its place, for the moment between two renames
 
-No file system here exchanges two folders in one step. So there is that moment, and whoever is killed in it leaves what
-was there under a name that says where it belongs: the next one that writes there puts it back.
+HDFS cannot exchange two folders in one step. A process that is killed in that moment leaves the old folder under a name
+that says where it belongs, and the next process that writes there puts it back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sparktf.storage.transactions.leftovers import NONCE, discard, is_left, stag
 _BEFORE = "before-"
 
 _TRIES = 20
-"""So often a place is looked at again because another process has filled or emptied it at the same moment."""
+"""Attempts to replace a folder that other processes replace at the same moment."""
 
 
 def replace_folder(
@@ -32,11 +32,11 @@ def replace_folder(
     new_aside: Callable[[], str],
     check: Callable[[str], None] = lambda folder: None,
 ) -> tuple[str, ...]:
-    """Renames a folder to a place where another one may be; returns where that lies now, to be deleted.
+    """Renames a folder to a place where another one may be; returns where the old ones lie now, to be deleted.
 
     Args:
-        new_aside: Returns where to move what is there.
-        check: Raises what is to end it where a folder may not go; asked before it is moved, and after.
+        new_aside: Returns a new path for the old folder.
+        check: Raises if a folder must not be replaced; called before it is moved away, and after.
 
     Raises:
         StorageError: the storage failed; what was there is there, or lies where the message says.
