@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 
-from sparktf.errors import StorageNotFoundError
+from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.storage.base import FileEntry, Storage, name_of
 
 LEFT_S = 86_400.0
@@ -35,6 +36,13 @@ def staged_name(prefix: str, of: str = "", suffix: str = "") -> str:
 def is_staged_name(name: str, *prefixes: str) -> bool:
     """Whether `staged_name` has made a name with one of these prefixes."""
     return any(re.match(rf"{re.escape(prefix)}(.+-)?{NONCE}(\.\w+)?$", name) for prefix in prefixes)
+
+
+def discard(storage: Storage, *paths: str) -> None:
+    """Deletes what has no reader any more; what cannot be deleted is left, for a sweep to find."""
+    for path in paths:
+        with suppress(StorageError):
+            storage.delete(path)
 
 
 def sweep(storage: Storage, folder: str, prefixes: tuple[str, ...], now_s: float) -> tuple[str, ...]:

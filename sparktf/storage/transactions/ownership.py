@@ -15,7 +15,6 @@ import enum
 import secrets
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple
 
 from sparktf.clock import Clock
@@ -25,7 +24,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.credentials import process_user
 from sparktf.storage.transactions.head import Edition, HeadMovedError
-from sparktf.storage.transactions.leftovers import staged_name
+from sparktf.storage.transactions.leftovers import discard, staged_name
 from sparktf.storage.transactions.terms import BEAT, RELEASED, Owner, Term, beat_ms, head_of, look
 from sparktf.told import log_of
 
@@ -273,8 +272,7 @@ class Ownership:
             self._storage.write_bytes(path, b"")
             return self._storage.stat(path).modified_ms
         finally:
-            with suppress(StorageError):
-                self._hasty.delete(path)
+            discard(self._hasty, path)
 
     def _me(self, nonce: str) -> Owner:
         since = datetime.datetime.fromtimestamp(self._clock.wall_s(), datetime.UTC)
