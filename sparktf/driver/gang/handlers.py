@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.crew import Crew
+from sparktf.driver.attempt.functions import Functions
 from sparktf.driver.gang.roster import Roster
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError
@@ -31,9 +33,11 @@ from sparktf.wire.control import (
 )
 from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
 from sparktf.wire.evaluating import NextCommitRequest
+from sparktf.wire.guest import DealRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
 from sparktf.wire.uploads import Finished, Uploaded
 
+_Crew = TypeVar("_Crew", Attempt, Functions)
 _Request = TypeVar("_Request", bound=Message)
 
 
@@ -41,11 +45,11 @@ class Dispatcher:
     """Answers the messages of one gang; thread-safe.
 
     Attributes:
-        attempt: The current attempt; None before the first.
+        attempt: The current attempt, to train or to run functions; None before the first.
     """
 
     def __init__(self, roster: Roster) -> None:
-        self.attempt: Attempt | None = None
+        self.attempt: Crew | None = None
         self._roster = roster
 
     def handlers(self) -> dict[Action, Handler]:
@@ -57,24 +61,34 @@ class Dispatcher:
             Action.READY: Handler(Ready, lambda m: self._locked(self._current().ready, m)),
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
             Action.ASSIGNMENT: Handler(AssignmentRequest, self._assignment),
-            Action.METRICS: Handler(Metrics, lambda m: self._locked(self._current().metrics_reported, m)),
-            Action.EPOCH_DONE: Handler(EpochDone, lambda m: self._locked(self._current().epoch_done, m)),
-            Action.UPLOADED: Handler(Uploaded, lambda m: self._locked(self._current().uploaded, m)),
+            Action.METRICS: Handler(Metrics, lambda m: self._locked(self._training().metrics_reported, m)),
+            Action.EPOCH_DONE: Handler(EpochDone, lambda m: self._locked(self._training().epoch_done, m)),
+            Action.UPLOADED: Handler(Uploaded, lambda m: self._locked(self._training().uploaded, m)),
             Action.FINISHED: Handler(Finished, lambda m: self._locked(self._current().finished, m)),
             Action.FAILED: Handler(Failed, lambda m: self._locked(self._current().failed, m)),
-            Action.WARNING: Handler(Warned, lambda m: self._locked(self._current().warned, m)),
-            Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._current().lease, m)),
-            Action.SEALED: Handler(Sealed, lambda m: self._locked(self._current().sealed, m)),
-            Action.WORK: Handler(WorkRequest, lambda m: self._locked(self._current().work, m)),
+            Action.WARNING: Handler(Warned, lambda m: self._locked(self._training().warned, m)),
+            Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._training().lease, m)),
+            Action.SEALED: Handler(Sealed, lambda m: self._locked(self._training().sealed, m)),
+            Action.WORK: Handler(WorkRequest, lambda m: self._locked(self._training().work, m)),
             Action.LEASE_BLOCKS: Handler(BlockLeaseRequest, self._lease_blocks),
-            Action.FETCHED: Handler(Fetched, lambda m: self._locked(self._current().fetched, m)),
-            Action.NEXT_COMMIT: Handler(NextCommitRequest, lambda m: self._locked(self._current().next_commit, m)),
+            Action.FETCHED: Handler(Fetched, lambda m: self._locked(self._training().fetched, m)),
+            Action.NEXT_COMMIT: Handler(NextCommitRequest, lambda m: self._locked(self._training().next_commit, m)),
+            Action.DEAL: Handler(DealRequest, lambda m: self._locked(self._of(Functions).deal, m)),
         }
 
-    def _current(self) -> Attempt:
+    def _current(self) -> Crew:
         if self.attempt is None:
             raise RefusedError("there is no attempt")
         return self.attempt
+
+    def _training(self) -> Attempt:
+        return self._of(Attempt)
+
+    def _of(self, kind: type[_Crew]) -> _Crew:
+        current = self._current()
+        if not isinstance(current, kind):
+            raise RefusedError("this attempt does other work")
+        return current
 
     def _locked(self, handle: Callable[[_Request], Message], message: _Request) -> Message:
         with self._roster.changed:
@@ -91,13 +105,13 @@ class Dispatcher:
 
     def _assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
         with self._roster.changed:
-            answer = self._current().assignment(message)
+            answer = self._training().assignment(message)
             self._roster.changed.notify_all()
         return answer()
 
     def _lease_blocks(self, message: BlockLeaseRequest) -> BlockLease:
         with self._roster.changed:
-            answer = self._current().lease_blocks(message)
+            answer = self._training().lease_blocks(message)
         return answer()
 
     def _trainer_exited(self, message: TrainerExited) -> Ack:
