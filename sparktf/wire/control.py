@@ -135,7 +135,7 @@ class TrainerSpec(Message):
         run_root: With config.name and run_id, the run directory.
         incarnation: Which of the trainers that the node has had in the attempt.
         rows: Rows of each planned stream in one epoch.
-        staged: Streams that Spark feeds, whose rows nobody knows beforehand.
+        staged: Streams that Spark feeds, whose rows are not known beforehand.
         source_version: Which version of a table the rows are of, if it has any.
         assets: What `prepare` returned.
         hadoop: Where the file systems are.
@@ -279,8 +279,8 @@ class WorkerPlace(Message):
     """Who a worker is now.
 
     Attributes:
-        incarnation: Whatever was before it is lost.
-        address: Where its server listens; "" while nobody does. `stand_in`: the coordinator's own has the place then.
+        incarnation: Earlier ones are lost.
+        address: Where its server listens; "" while none does. `stand_in`: the coordinator's own has the place then.
     """
 
     node: NodeId
@@ -297,7 +297,7 @@ class WorkersOrder(Message):
 
 
 TrainerOrder = Annotated[StopOrder | WorkersOrder, Field(discriminator="kind")]
-"""One order to a trainer; whatever else is ordered one day brings its own fields."""
+"""One order to a trainer."""
 
 
 class TrainerOrders(Message):

@@ -33,8 +33,8 @@ from sparktf.wire.control import (
     Warned,
 )
 from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
-from sparktf.wire.evaluating import NextCommitRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
+from sparktf.wire.restore import NextCommitRequest
 from sparktf.wire.sender import NodeMessage
 from sparktf.wire.uploads import Finished, Uploaded
 
