@@ -31,7 +31,7 @@ class Due(NamedTuple):
         commits: Checkpoints that are whole.
         weights: Of the model, once it is known.
         carried: What it begins with of another run's model, once that is known.
-        metrics: What nobody has shown yet; `warnings` likewise.
+        metrics: Not shown yet; `warnings` likewise.
         evaluates: The training is done, and the evaluator is not.
     """
 
@@ -47,10 +47,10 @@ class Due(NamedTuple):
 
 @dataclass
 class Watch:
-    """The thread that watches one attempt. It never touches the storage: what is to be written, the writer does.
+    """The thread that watches one attempt. It never touches the storage: the writer does.
 
     Attributes:
-        planned: Rows of an epoch; 0 while nobody knows.
+        planned: Rows of an epoch; 0 while unknown.
         emit: Takes events of the run; `warn` what its result should mention, `warn_once` what it mentions once however
             many attempts say it.
         course: How the attempt went so far.

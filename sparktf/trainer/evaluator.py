@@ -5,7 +5,6 @@ Which one, and when it is enough, the driver says. It knows nothing of the strat
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,8 +29,7 @@ from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.wire.control import Action, Ready
-from sparktf.wire.evaluating import NextCommit, NextCommitRequest
-from sparktf.wire.restore import BestWeights, Committed
+from sparktf.wire.restore import BestWeights, Committed, NextCommit, NextCommitRequest
 from sparktf.wire.uploads import Finished
 
 
@@ -85,7 +83,6 @@ class CommitEvaluator:
         self._input = Input(place)
         self._output = Output(place, self._input.sampled, evaluates=True)
         self._output.check(self._model)
-        self._asked = itertools.count(1)
         self._gate: Gate | None = None
         self.position = Position()
 
@@ -116,9 +113,7 @@ class CommitEvaluator:
         self._finish(kept, comparison)
 
     def _next(self) -> NextCommit:
-        return self._place.ask(
-            Action.NEXT_COMMIT, NextCommitRequest(**self._place.spec.sender, number=next(self._asked)), NextCommit
-        )
+        return self._place.ask(Action.NEXT_COMMIT, NextCommitRequest(**self._place.spec.sender), NextCommit)
 
     def _evaluate(self, commit: Committed) -> None:
         self._place.enter("evaluating")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pyarrow import flight
@@ -20,10 +23,32 @@ from sparktf.message import Message
 from sparktf.wire.control import Action
 from sparktf.wire.flight import call_options, client_options
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.sender import NodeMessage
 
 _GONE_WORDS = ("onnection refused", "No such file or directory", "Not a directory")
 
 _Answer = TypeVar("_Answer", bound=Message)
+
+
+class Numbers:
+    """Numbers what one process sends, so that the driver knows what it has served: see `NodeMessage.number`.
+
+    One message of an action is under way at a time: of two, the driver would refuse the one that comes second.
+    """
+
+    def __init__(self) -> None:
+        self._sent = dict.fromkeys(Action, 0)
+        self._locks = {action: threading.Lock() for action in Action}
+
+    @contextmanager
+    def numbered(self, action: Action, message: Message) -> Iterator[Message]:
+        """Gives a message of a node its number, which it keeps however often it is sent."""
+        if not isinstance(message, NodeMessage):
+            yield message
+            return
+        with self._locks[action]:
+            self._sent[action] += 1
+            yield message.model_copy(update={"number": self._sent[action]})
 
 
 class ControlClient:
@@ -35,6 +60,7 @@ class ControlClient:
 
     def __init__(self, access: ControlAccess) -> None:
         self.access = access
+        self._numbers = Numbers()
         self._client = flight.FlightClient(access.location, **client_options(access.tls))
         self._secret = access.secret
         self._location = access.location
@@ -61,7 +87,7 @@ class ControlClient:
         return answer.model_validate_json(results[0].body.to_pybytes())
 
     def call_patiently(self, action: Action, request: Message, answer: type[_Answer], *, patience_s: float) -> _Answer:
-        """Like `call`, but asks a lost driver again, with growing pauses, for `patience_s`; for idempotent actions.
+        """Like `call`, but asks a lost driver again, with growing pauses, for `patience_s`.
 
         It asks twice at least: the first call fails where this process stood still for longer than that.
         """
@@ -71,7 +97,8 @@ class ControlClient:
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
             reraise=True,
         )
-        said: _Answer = retrying(self.call, action, request, answer)
+        with self._numbers.numbered(action, request) as numbered:
+            said: _Answer = retrying(self.call, action, numbered, answer)
         return said
 
     def close(self) -> None:
@@ -79,10 +106,10 @@ class ControlClient:
 
 
 class Silence:
-    """How long the driver has not answered one caller, who asks it again and again."""
+    """How long the driver has not answered one caller that keeps asking."""
 
     def __init__(self, driver_lost_s: float) -> None:
-        """Args: driver_lost_s: So much silence makes it count as lost; less does where its process is gone."""
+        """Args: driver_lost_s: The silence after which it counts as lost; less where its process is gone."""
         self._driver_lost_s = driver_lost_s
         self._since_s: float | None = None
 
@@ -93,9 +120,9 @@ class Silence:
     def is_too_long(self, error: ControlError, *, began_s: float, ended_s: float, timeout_s: float) -> bool:
         """Notes a failed call, and returns whether the driver counts as lost.
 
-        It does with a call that *began* after so much silence: before, nobody has asked. And a call that comes back
-        much later than its deadline tells nothing of the driver: the caller itself stood still. It was frozen, or
-        TensorFlow held Python's lock: `MultiWorkerMirroredStrategy()` does for as long as a peer is missing.
+        It does if the call *began* after that much silence: earlier calls prove nothing. A call that returns long after
+        its deadline says nothing about the driver: the caller stood still, because it was frozen or because TensorFlow
+        held Python's lock, as `MultiWorkerMirroredStrategy()` does while a peer is missing.
         """
         if ended_s - began_s > timeout_s + KNOBS.late_s:
             return False

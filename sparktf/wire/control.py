@@ -98,7 +98,7 @@ class AgentHeartbeat(Message):
     """Sent as often as the answers say.
 
     Attributes:
-        number: Greater than that of any it has sent before: one that comes late is told by it.
+        number: As in `NodeMessage`.
         trainer: The one that runs here, or None.
     """
 
@@ -215,8 +215,8 @@ class WorkerPlace(Message):
     """Who a worker is now.
 
     Attributes:
-        incarnation: Whatever was before it is lost.
-        address: Where its server listens; "" while nobody does. `stand_in`: the coordinator's own has the place then.
+        incarnation: Earlier ones are lost.
+        address: Where its server listens; "" while none does. `stand_in`: the coordinator's own has the place then.
     """
 
     node: NodeId
@@ -233,7 +233,7 @@ class WorkersOrder(Message):
 
 
 TrainerOrder = Annotated[StopOrder | WorkersOrder, Field(discriminator="kind")]
-"""One order to a trainer; whatever else is ordered one day brings its own fields."""
+"""One order to a trainer."""
 
 
 class TrainerOrders(Message):

@@ -1,4 +1,4 @@
-"""Who speaks: the base of all that the trainers of an attempt say."""
+"""Who speaks: the base of all messages of the trainers of an attempt."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ class TrainerKey(NamedTuple):
 
 
 class NodeMessage(Message):
-    """What a trainer says, or what is said of it; refused if it is of an attempt or an incarnation that is over.
+    """A message of a trainer or about one; refused if its attempt or incarnation is over.
 
     Attributes:
         incarnation: Which of the trainers that this node has had in the attempt, from 0 on.
+        number: Counts what this incarnation sends of one action, from 1 on: sent again, as where an answer was lost, a
+            message keeps its number, and the driver answers as before. 0 for what is not sent again: heartbeats.
     """
 
     attempt: int
     node: NodeId
     incarnation: int = 0
+    number: int = 0
 
     @property
     def trainer(self) -> TrainerKey:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from simulation.evaluating import Counts, kept, read_counts, rule_of
 from simulation.nodes import Agent
 from simulation.roles import AsyncLine, Member
@@ -11,8 +9,7 @@ from simulation.roles import AsyncLine, Member
 from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
 from sparktf.wire.control import Action
-from sparktf.wire.evaluating import NextCommit, NextCommitRequest
-from sparktf.wire.restore import BestWeights, Committed
+from sparktf.wire.restore import BestWeights, Committed, NextCommit, NextCommitRequest
 from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished
 
@@ -25,7 +22,6 @@ class Evaluator(Member):
     def __init__(self, line: AsyncLine, agent: Agent, spec: Training) -> None:
         super().__init__(line, agent, spec)
         self._rule = rule_of(spec.config)
-        self._asked = itertools.count(1)
         self._takes_s = self.process.rng.choice(_EVALUATION_S)
 
     def _train(self) -> None:
@@ -57,9 +53,7 @@ class Evaluator(Member):
 
     def _next(self) -> NextCommit:
         self.strike_called("evaluator-dies", "asks for a commit")
-        answer: NextCommit = self._call(
-            Action.NEXT_COMMIT, NextCommitRequest(**self.spec.sender, number=next(self._asked))
-        )
+        answer: NextCommit = self._call(Action.NEXT_COMMIT, NextCommitRequest(**self.spec.sender))
         return answer
 
     def _evaluate_commit(self, commit: Committed) -> None:

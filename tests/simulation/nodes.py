@@ -33,6 +33,7 @@ from sparktf.sequence import Stream, batch_shares, leading
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.saving import Saves
+from sparktf.wire.channel import Numbers
 from sparktf.wire.control import (
     Action,
     AgentHeartbeat,
@@ -128,15 +129,18 @@ def patiently(
     line: Line, caller: Process, action: Action, message: Message, patience_s: float, timeout_s: float
 ) -> Any:
     """Calls as `ControlClient.call_patiently` does."""
-    began_s, pause_s = line.hub.now, 0.1
-    while True:
-        try:
-            return line.call(caller, action, message, timeout_s)
-        except DriverLostError:
-            if line.hub.now - began_s >= patience_s:
-                raise
-        caller.sleep(pause_s)
-        pause_s = min(pause_s * 2, 2.0)
+    if caller.numbers is None:
+        caller.numbers = Numbers()
+    with caller.numbers.numbered(action, message) as numbered:
+        began_s, pause_s = line.hub.now, 0.1
+        while True:
+            try:
+                return line.call(caller, action, numbered, timeout_s)
+            except DriverLostError:
+                if line.hub.now - began_s >= patience_s:
+                    raise
+            caller.sleep(pause_s)
+            pause_s = min(pause_s * 2, 2.0)
 
 
 class Collective:

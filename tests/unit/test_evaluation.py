@@ -11,15 +11,14 @@ from lakes import lake_config, plan_lake, write_lake
 from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.health import Outcome
+from sparktf.driver.attempt.losses import FRUITLESS
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.saves import Start
-from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AssignmentRequest, Failed, Heartbeat, Metrics, Progress, Ready, TrainerExited
-from sparktf.wire.evaluating import NextCommit, NextCommitRequest
-from sparktf.wire.restore import Committed
+from sparktf.wire.restore import Committed, NextCommit, NextCommitRequest
 from sparktf.wire.sender import Sender
 from sparktf.wire.uploads import Finished, Uploaded
 
@@ -42,7 +41,6 @@ class Gang:
         config = lake_config(lake, validation={"fraction": 0.3}).model_copy(update={"cluster": cluster})
         self.plan = plan_lake(lake, validation={"fraction": 0.3})
         self.now_s = 100.0
-        self.asked = 0
         self.nodes = cluster.shape.members(cluster.nodes)
         trainers = [Trainer(node, f"agent {i}", f"h{i}", 100.0, 100.0) for i, node in enumerate(self.nodes)]
         clock, wall = (lambda: self.now_s), (lambda: 1e9 + self.now_s)
@@ -63,10 +61,8 @@ class Gang:
         said = Progress(**{"phase": "training", **progress})
         return self.attempt.heartbeat(Heartbeat(**self.sender(node), progress=said)).beat_s
 
-    def ask(self, node: NodeId = EVALUATOR, number: int | None = None) -> NextCommit:
-        self.asked += number is None
-        number = self.asked if number is None else number
-        return self.attempt.next_commit(NextCommitRequest(**self.sender(node), number=number))
+    def ask(self, node: NodeId = EVALUATOR) -> NextCommit:
+        return self.attempt.next_commit(NextCommitRequest(**self.sender(node)))
 
     def commit(self, step: int) -> None:
         self.attempt.commits.add(Committed(path=f"/c/{step}", step=step, epoch=0, files=()))
@@ -302,19 +298,6 @@ def test_an_evaluator_that_nobody_follows_is_waited_for_while_others_train_and_n
         f"exited with -9 (SIGKILL); nobody took its place within timeouts.replace: {gang.limits.replace:g} s"
     )
     assert not gang.attempt.failures
-
-
-def test_what_is_asked_twice_lets_go_of_nothing_that_is_read(gang: Gang) -> None:
-    gang.commit(10)
-    assert gang.ask(number=1).commit is not None
-    gang.tell(10)
-    gang.commit(20)
-    first = gang.ask(number=2)
-    gang.commit(30)
-    assert gang.ask(number=2) == first
-    with pytest.raises(RefusedError, match="has asked for the next commit since"):
-        gang.ask(number=1)
-    assert gang.attempt.commits.release([20], None) == ()
 
 
 def test_an_evaluation_that_stands_still_is_lost_and_one_that_waits_or_reads_is_not(gang: Gang) -> None:

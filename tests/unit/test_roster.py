@@ -259,19 +259,6 @@ def test_dismissed_agents_are_sent_home_and_nobody_registers_any_more(roster: Ro
         roster.register(registration("late", partition=1))
 
 
-def test_a_heartbeat_that_comes_after_a_later_one_says_nothing_of_today(roster: Roster) -> None:
-    roster.register(registration("a"))
-    late = beat("a", address="h:1")
-    roster.heartbeat(beat("a", address="h:2"))
-    assert roster.heartbeat(late).order is Order.WAIT
-    assert [agent.address for agent in roster.here()] == ["h:2"], "the next trainer begins where the agent holds a port"
-    roster.start([("a", SPEC)])
-    late_too = beat("a")
-    assert roster.heartbeat(beat("a")).order is Order.START
-    roster.heartbeat(beat("a", SPEC))
-    assert roster.heartbeat(late_too).order is Order.WAIT, "it was sent before the trainer began"
-
-
 def test_an_agent_that_may_have_begun_a_trainer_or_ended_one_is_not_quiet_until_it_is_heard(roster: Roster) -> None:
     roster.register(registration("a"))
     roster.start([("a", SPEC)])

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sparktf.driver.attempt.advice import advise
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.attempt.figures import made_by
+from sparktf.driver.attempt.course import made_by
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
 from sparktf.driver.attempt.rows.accounting import inputs

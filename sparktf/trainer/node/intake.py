@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -43,7 +42,6 @@ class Intake:
         spec, work = place.spec, place.work
         data = spec.config.data
         self._place = place
-        self._numbers = itertools.count(1)
         nbytes = data.staging_mib << 20
         budget = Budget(nbytes)
         # Where rows do not move between nodes, a feeder that waited for one node might keep another one's rows from it,
@@ -78,12 +76,10 @@ class Intake:
             share = ask()
             staging.begin(epoch, share.done, keep=share.keep, again=share.again)
 
-        numbers = self._numbers
-
         def holding() -> Holding:
             # In this order: whatever comes here once it is asked what else there is, is counted by the moves.
             moves, (in_hand, receipts) = staging.moves, held()
-            return Holding(number=next(numbers), in_hand=in_hand, moves=moves, receipts=receipts)
+            return Holding(in_hand=in_hand, moves=moves, receipts=receipts)
 
         return StagedParts(staging, partial(self._find_more, Stream.TRAIN, epoch, holding), begin)
 

@@ -1,11 +1,27 @@
-"""The leases and receipts of one attempt, over all epochs and workers: what the coordinator has told is the truth."""
+"""The leases and receipts of one attempt, over all epochs and workers.
+
+Theory: leases with fencing numbers. A worker may be alive and unheard, so nobody can take its rows away by asking it.
+Instead each trainer of a node has a number, its *incarnation*, and every claim to rows carries it:
+
+- A lease gives rows to one incarnation. It has no time limit: it ends with receipts or with the incarnation.
+- A receipt says which leased rows an incarnation has trained. It counts once the coordinator has told it: what the
+  coordinator knows is what the weights contain, and its word is the truth about a worker that is gone.
+- Once the driver counts an incarnation as lost, its successor has the next number. The lost one's leases still stand:
+  receipts that it made may be on their way to the coordinator.
+- The coordinator *closes* an incarnation when it will take no further receipt of it. This is the fence. From then on
+  whatever the incarnation says is refused, however late it wakes up, and its untrained rows can be leased again.
+
+So at each moment every row of an epoch is in one place: free, leased to one incarnation, or trained. Receipts are
+numbered without gaps, so one that is told twice counts once, and one that is missing is an error instead of a lost row.
+What cannot be decided is whether the last executions of a closed incarnation reached the weights before it was lost:
+such rows are trained again, and at most `_UNTOLD` executions of each closed incarnation are reported as `replayed`.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.rows.accounting import EpochReceipts
@@ -21,15 +37,7 @@ from sparktf.topology import NodeId
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched, Receipt
 
 _UNTOLD = 2
-"""Executions of a worker that is lost may have trained rows of which nobody was told: the one that it was at, and one
-whose result was on its way."""
-
-
-class LastAnswer(NamedTuple):
-    """What a lessee was given last in an epoch."""
-
-    number: int
-    found: Slices
+"""Executions of a lost worker that may have trained rows unknown to the coordinator: the current one and the last."""
 
 
 @dataclass
@@ -37,19 +45,18 @@ class EpochBook:
     """One epoch.
 
     Attributes:
-        leases: None before somebody first asks, and once the epoch is over; where Spark feeds the rows, what is left.
-        opening: Held by who makes them, which may take long; never waited for under the books' own lock.
+        leases: None before the first request, and once the epoch is over; where Spark feeds the rows, those left.
+        opening: Held while the leases are made, which may take long; never waited for under the books' own lock.
     """
 
     leases: BlockLeases | StagedLeases | None = None
     is_over: bool = False
     opening: threading.Lock = field(default_factory=threading.Lock)
-    answers: dict[Lessee, LastAnswer] = field(default_factory=dict)
     receipts: EpochReceipts = field(default_factory=EpochReceipts)
 
 
 class LeaseBooks:
-    """Thread-safe: whoever asks waits outside of the lock that nodes report under."""
+    """Thread-safe: callers wait outside of the lock that nodes report under."""
 
     def __init__(self, plan: Plan, cursor: Cursor, config: JobConfig, workers: Mapping[NodeId, str]) -> None:
         """Opens no epoch.
@@ -78,10 +85,10 @@ class LeaseBooks:
             self._workers[node] = host
 
     def lease(self, message: BlockLeaseRequest) -> BlockLease:
-        """Leases rows to a worker. Takes long where it is the first that asks for an epoch.
+        """Leases rows to a worker. The first request of an epoch takes long.
 
         Raises:
-            RefusedError: the incarnation that asks is closed, or has asked for something else since, or leases nothing.
+            RefusedError: the incarnation that asks is closed, or leases nothing.
         """
         lessee = Lessee(message.node, message.incarnation)
         with self._lock:
@@ -94,9 +101,9 @@ class LeaseBooks:
         with self._lock:
             if not isinstance(book.leases, BlockLeases):
                 return BlockLease(ended=True)
-            answer = self._answer(book, book.leases, lessee, message, host, len(workers))
+            found = self._lease(book.leases, lessee, message, host, len(workers))
             ended = book.leases.is_done
-        pieces = self._plan.pieces(Stream.TRAIN, answer.found, host)
+        pieces = self._plan.pieces(Stream.TRAIN, found, host)
         return BlockLease.model_construct(pieces=pieces, ended=ended and not pieces)
 
     def sealed(self, epoch: int, split: int, rows: int) -> None:
@@ -132,7 +139,7 @@ class LeaseBooks:
             return leases.missing() if isinstance(leases, StagedLeases) else set()
 
     def knows_of(self, lessee: Lessee, receipts: int) -> bool:
-        """Whether so many receipts of an incarnation have been told."""
+        """Whether this many receipts of an incarnation have been told."""
         with self._lock:
             return self._told.get(lessee, 0) >= receipts
 
@@ -142,13 +149,12 @@ class LeaseBooks:
             return lessee.incarnation <= self._closed.get(lessee.node, -1)
 
     def fed_again(self, epoch: int, lost: int) -> None:
-        """Notes that Spark feeds once more what is not trained of an epoch, since so many incarnations were lost."""
+        """Notes that Spark feeds the untrained rows of an epoch again, after the loss of `lost` incarnations."""
         with self._lock:
             self._book(epoch).receipts.replayed += self._untold(epoch, lost)
 
     def untold(self, epoch: int, lost: int) -> int:
-        """Returns how many rows of an epoch that Spark feeds may be trained of which nobody will tell, since so many
-        incarnations were lost."""
+        """Returns how many rows of a fed epoch the `lost` incarnations may have trained without telling."""
         with self._lock:
             return self._untold(epoch, lost)
 
@@ -165,7 +171,7 @@ class LeaseBooks:
                 self._close(closed.node, closed.incarnation)
 
     def receipts(self, epoch: int) -> EpochReceipts | None:
-        """Returns what is told of an epoch, which goes on to grow; None where rows are dealt."""
+        """Returns the receipts of an epoch, to which more are added; None where rows are dealt."""
         with self._lock:
             return self._book(epoch).receipts if self._workers else None
 
@@ -175,11 +181,10 @@ class LeaseBooks:
             return max((lessee.incarnation for lessee in self._told if lessee.node == node), default=-1)
 
     def end(self, epoch: int) -> None:
-        """Leases nothing more of an epoch, whatever is left of it."""
+        """Leases nothing more of an epoch, even if rows are left."""
         with self._lock:
             book = self._book(epoch)
             book.is_over, book.leases = True, None
-            book.answers.clear()
 
     def _book(self, epoch: int) -> EpochBook:
         book = self._books.get(epoch)
@@ -213,22 +218,15 @@ class LeaseBooks:
             layout = self._layout = layout_of(self._plan, hosts)
         return layout
 
-    def _answer(
-        self, book: EpochBook, leases: BlockLeases, lessee: Lessee, message: BlockLeaseRequest, host: int, workers: int
-    ) -> LastAnswer:
+    def _lease(
+        self, leases: BlockLeases, lessee: Lessee, message: BlockLeaseRequest, host: int, workers: int
+    ) -> Slices:
         if lessee.incarnation <= self._closed.get(lessee.node, -1):
             raise RefusedError(f"{lessee} is closed: what it had leased is others' now")
-        last = book.answers.get(lessee)
-        if last is not None and message.number < last.number:
-            raise RefusedError(f"{lessee} has asked for more of epoch {message.epoch} since")
-        if last is not None and message.number == last.number:
-            return last
         # Rows that each node has trained so far tell its speed; before there are any, all are taken for alike.
         batch, trained = self._batch_rows, self._trained
         share = (trained.get(lessee.node, 0) + batch) / (sum(trained.values()) + workers * batch)
-        found = leases.lease(lessee, host, message.rows, share)
-        answer = book.answers[lessee] = LastAnswer(message.number, found)
-        return answer
+        return leases.lease(lessee, host, message.rows, share)
 
     def _count(self, receipt: Receipt) -> None:
         lessee = Lessee(receipt.node, receipt.incarnation)
@@ -255,7 +253,6 @@ class LeaseBooks:
         self._closed[node] = max(self._closed.get(node, -1), incarnation)
         for lessee in (Lessee(node, i) for i in range(first, incarnation + 1)):
             for book in self._books.values():
-                book.answers.pop(lessee, None)
                 if isinstance(book.leases, BlockLeases):
-                    # What it had leased for later, nobody has trained.
+                    # Rows that it had leased ahead are not trained.
                     book.receipts.replayed += min(book.leases.close(lessee), self._untold_rows)

@@ -1,10 +1,16 @@
 """How a lost worker's successor joins a cluster that TensorFlow has fixed: the only place that reaches into TensorFlow.
 
-When TensorFlow loses a worker it sends the cluster's definition out once more, to bring in whoever listens at the same
-address by then, and goes on with the other workers. What it sends must name a server that answers in every seat: a
-call to one that does not never returns, not even when the seat is filled later. So it is held until each seat has an
-address that answers, and then sent with the addresses of now. Where the driver says that nobody may come for long, that
-is the address of a stand-in, which gets no executions; should somebody come, it is sent once more.
+Theory: a view change, as in group membership, by a primary (the coordinator) that alone defines views. A *view* is
+TensorFlow's cluster definition: one address for each seat. The number of seats is fixed for the attempt.
+
+- When TensorFlow loses a worker it sends the definition out again, to bring in a server at the same address, and goes
+  on with the other workers. That is the point at which a view can be changed, and the only one.
+- A view is installed with all seats or not at all: a call to a server that does not answer never returns, even if the
+  seat is filled later. So the definition is held until an address in each seat has answered, then sent with those.
+- A seat need not be filled by a worker. Where the driver says that none may come for long, a *stand-in* on the
+  coordinator answers for it and gets no executions; when a worker comes after all, the definition is sent once more.
+- Incarnations order the workers of a seat. A definition names the newest that the driver has told of; what an older one
+  says is refused by the driver and by the tally, so no view needs to be agreed upon with a worker that is gone.
 """
 
 from __future__ import annotations
