@@ -1,4 +1,4 @@
-"""What a run tells as it goes: lines for whoever watches, events in its directory, warnings for its result."""
+"""What a run tells as it goes: lines on the console, events in its directory, warnings for its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Journal:
     """One run's.
 
     Attributes:
-        display: Every line that it keeps is an event too, for whoever follows the run from elsewhere.
+        display: Every line that it keeps is an event too, for those who follow the run from elsewhere.
         warnings: So far.
     """
 

@@ -30,7 +30,7 @@ class ScoredModel(Message):
     Attributes:
         files: Paths below `folder`.
         key: What it has in common with no other model, nor with another one at the same place later.
-        threads: So many compute for one executor.
+        threads: How many compute for one executor.
         signature: Which of its functions is called.
         tags: By which the graph is known; none for the only one.
     """

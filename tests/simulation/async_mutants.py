@@ -8,13 +8,12 @@ from typing import Any
 from sparktf.driver.attempt.asynchronous import Asynchronous
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.discipline import Fail, Replace
-from sparktf.driver.attempt.losses import Losses
+from sparktf.driver.attempt.losses import Losses, StandIn
 from sparktf.driver.attempt.members import Members, Trainer, have_met, speaker
 from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
 from sparktf.driver.attempt.saves import Save, Start, joined_save
-from sparktf.driver.attempt.unfollowed import StandIn
 from sparktf.driver.gang.handlers import Answers
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed

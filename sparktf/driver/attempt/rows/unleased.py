@@ -1,4 +1,4 @@
-"""Which rows of an epoch nobody has leased, and which of them a worker gets next; by columns, as in `driver/plan`."""
+"""The free rows of an epoch, and which of them a worker gets next; by columns, as in `driver/plan`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktf.sequence import Integers, Slices
 _AT_ONCE = 256
 """Slices of a queue that are looked at together."""
 _CUTS = 16
-"""A block is cut into so many leases at most: whoever reads a part of a shuffled block reads all of it."""
+"""How many leases a block is cut into at most: to read a part of a shuffled block is to read all of it."""
 
 
 class BlockLayout(NamedTuple):
@@ -57,7 +57,7 @@ class Wanted:
 
 
 class Unleased:
-    """Slices that nobody has leased, in queues: one for each host, of what lies there, and one of what lies nowhere.
+    """Free slices in queues: one for each host with the slices stored there, and one for slices stored on no host.
 
     A slice stands in the queue of each of its hosts. Those who have their data there take from the front of a queue,
     others from its back.
@@ -70,7 +70,7 @@ class Unleased:
         """Takes slices in the order of the epoch.
 
         Args:
-            batch_rows: Rows of one update: whoever gets a part of a block gets whole updates of it.
+            batch_rows: Rows of one update: a part of a block consists of whole updates.
         """
         self.rows = int(slices.rows.sum())
         self._slices = Slices(*(column.copy() for column in slices))  # what is cut gets shorter
