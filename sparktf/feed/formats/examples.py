@@ -7,8 +7,9 @@
     message BytesList { repeated bytes value = 1; }     FloatList: float, packed     Int64List: int64, packed
 
 A message is a sequence of fields, here each a tag, a length and as many bytes
-(protobuf.dev/programming-guides/encoding). The maps of all records are walked in parallel, one entry of each at a time: records of one writer mostly have the same
-keys at the same places. Unusual encodings are read in plain Python, and rewritten as all writers do it.
+(protobuf.dev/programming-guides/encoding). The maps of all records are walked in parallel, one entry of each at a time:
+records of one writer mostly have the same keys at the same places. Unusual encodings are read in plain Python, and
+rewritten as all writers do it.
 """
 
 from __future__ import annotations
