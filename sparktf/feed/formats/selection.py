@@ -43,7 +43,6 @@ def selected_rows(table: pa.Table, where: Sequence[Condition]) -> Array:
 
 
 def _holds(column: pa.ChunkedArray, comparison: Condition) -> Array:
-    """Returns bool [rows]."""
     if comparison.op is Op.NULL:
         return _to_bool(pc.is_null(column))
     if comparison.op is Op.NOT_NULL:
