@@ -55,4 +55,4 @@ def _connection() -> int:
             descriptor: int = frame.f_locals["infile"].fileno()
             return descriptor
         frame = frame.f_back
-    raise LifecycleError("a feeder runs in a Python worker of Spark")
+    raise LifecycleError("a feeder was started outside of Spark's Python worker")

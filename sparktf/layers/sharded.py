@@ -39,9 +39,9 @@ class Sharded:
         """
         for name, value in (("input_dim", input_dim), ("output_dim", output_dim), ("shards", shards)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} is a whole number above 0, not {value!r}")
+                raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
         if shards > input_dim:
-            raise ValueError(f"shards is {shards}, more than the {input_dim} rows of input_dim")
+            raise ValueError(f"shards is {shards}, more than the {input_dim} rows of input_dim: lower it")
         self.input_dim, self.output_dim, self.shards = input_dim, output_dim, shards
         self.embeddings_initializer, self.mask_zero = initializer, mask_zero
 

@@ -177,7 +177,7 @@ class Layout:
 def _is_column(name: str, prediction: Any) -> bool:
     if prediction.shape.rank is None:
         raise ModelContractError(
-            f"model: how many axes the output of '{name}' has is not known until it is computed: give it a shape, by "
-            "tf.ensure_shape where it comes from tf.py_function or tf.numpy_function"
+            f"model: the rank of output '{name}' is unknown before it is computed: give it a shape, by tf.ensure_shape "
+            "if it comes from tf.py_function or tf.numpy_function"
         )
     return tuple(prediction.shape[1:]) == (1,)
