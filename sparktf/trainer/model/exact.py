@@ -29,7 +29,7 @@ def check_compiled(model: Any, name: str, flavour: Flavour) -> None:
         )
     if not getattr(model, "loss", None):
         raise ModelContractError(
-            f"model: {name} compiled its model without a loss: call model.compile(optimizer, loss)"
+            f"model: {name} compiled its model without a loss: pass one to model.compile"
         )
     base = importlib.import_module(flavour).Model
     for method in ("train_step", "test_step", "compute_loss"):

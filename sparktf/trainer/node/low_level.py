@@ -119,7 +119,7 @@ class LowLevelNode(ABC):
             raise ModelError("train(node) returned without calling node.restore(model=..., ...)")
         if not self._begun and has_epochs:
             raise ModelError(
-                "train(node) returned without looping over node.epochs(): train for epoch in node.epochs()"
+                "train(node) returned without looping over node.epochs(): train in such a loop"
             )
         early = self._is_inside
         if early:
