@@ -62,7 +62,7 @@ def test_summaries_that_cannot_be_written_wait_for_the_next_time(
 ) -> None:
     first, second = elsewhere.submit(failures.summaries_stored, tmp_path).result()
     assert first == [first[0]]
-    assert first[0].startswith(f"cannot write below {tmp_path}/tensorboard: ")
+    assert first[0].startswith(f"{tmp_path}/tensorboard cannot be written: ")
     assert second == ["", "train"]
 
 

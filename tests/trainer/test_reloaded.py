@@ -99,7 +99,7 @@ def test_a_model_that_calls_python_code_is_refused_before_anybody_sees_it(tmp_pa
          "trained: output 'label' differs in 96 of 96 values, by up to"),
         ("of Keras alone", "keras", {"spoiled": "model.keras"}, "its model.keras does not give the predictions"),
         ("of Keras alone", "tf_keras", {"spoiled": "SavedModel"}, "its SavedModel does not give the predictions"),
-        ("random", "tf_keras", {}, "publish: the model predicts something else for the same rows each time (output "),
+        ("random", "tf_keras", {}, "predictions for the same rows differ from call to call (output "),
     ],
 )  # fmt: skip
 def test_what_does_not_predict_as_it_was_trained_is_told_by_output(

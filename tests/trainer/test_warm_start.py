@@ -124,7 +124,7 @@ def test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry(
         if not more:
             assert carried.left[:2] == ("widened/kernel", "widened/bias")
             assert told["widened/kernel"].how == "new"
-            assert told["widened/kernel"].why == "its shape is another one: [4, 6] here, [4, 4] there"
+            assert told["widened/kernel"].why == "its shape differs: [4, 6] here, [4, 4] there"
 
 
 @pytest.mark.parametrize("cluster", only(SERVED, of=[TWO_WORKERS, SERVED, {**ONE_PROCESS, "evaluator": True}]))
@@ -226,9 +226,9 @@ def test_a_table_is_found_behind_its_lookup_however_the_model_is_made(elsewhere:
             "computed": (
                 "new",
                 0,
-                "its rows are computed from vocabularies that are others there: see train.init_tables",
+                "its rows are computed from other vocabularies there: see train.init_tables",
             ),
-            "mixed": ("new", 0, "its rows are computed from vocabularies that are others there: see train.init_tables"),
+            "mixed": ("new", 0, "its rows are computed from other vocabularies there: see train.init_tables"),
         }
 
 

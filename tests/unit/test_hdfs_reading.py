@@ -59,7 +59,7 @@ def test_a_call_that_gets_on_is_waited_for_and_one_that_does_not_is_given_up() -
 
     assert threads.start(slow).wait(0.5) == "done"
     call = threads.start(stuck)
-    with pytest.raises(StalledError, match=r"nothing came for 0.05 s"):
+    with pytest.raises(StalledError, match=r"the read made no progress for 0.05 s"):
         call.wait(0.05)
     assert call.abandoned
     assert threads.start(lambda call: 3).wait(5) == 3  # on a thread of its own

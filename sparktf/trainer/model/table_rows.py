@@ -1,4 +1,4 @@
-"""A model's variables as they are taken over: a table is one, however many shards hold its rows."""
+"""The parts of a model for a warm start: variables, and tables, whose rows may be in several shards."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from sparktf.trainer.model.variable_names import VariableNames, each_once
 
 
 class ModelPart(NamedTuple):
-    """A variable, or all those of a table: row `i` is row `i // n` of the `i % n`th.
-
-    Attributes:
-        layer: The layer whose table it is; None for any other variable.
-    """
+    """A variable, or a table's n shards: row `i` is row `i // n` of shard `i % n`; `layer` is the table's layer."""
 
     name: str
     variables: tuple[Any, ...]
@@ -27,7 +23,7 @@ class ModelPart(NamedTuple):
 
 
 def model_parts(model: Any) -> list[ModelPart]:
-    """Returns the weights of a built model; those of its metrics and generators of random numbers are none."""
+    """Returns the weights of a built model, without metrics and random generators."""
     names = VariableNames(model)
     tables = {id(variable): layer for layer in tables_of(model) for variable in layer.weights}
     found: dict[int, ModelPart] = {}
@@ -71,7 +67,7 @@ def copy_rows(target: Sequence[Any], source: Sequence[Any], to: RowIndices, rows
 
 
 def _by_shard(shards: Sequence[Any], rows: RowIndices) -> Iterator[tuple[Any, Any, RowIndices]]:
-    """Yields each shard that has some of the rows, which of them, and where it has them."""
+    """Yields each shard that has some of the rows, which of them (bool), and their positions in the shard."""
     for place, shard in enumerate(shards):
         at = rows % len(shards) == place
         if at.any():
