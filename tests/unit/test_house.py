@@ -26,16 +26,14 @@ WITHOUT_NOUN = {
     "api": 4,
     "compat": 3,
     "driver": 133,
-    "executor": 5,
-    "feed": 17,
-    "layers": 3,
+    "executor": 2,
+    "feed": 1,
     "published": 5,
     "storage": 19,
-    "trainer": 38,
     "wire": 23,
 }
 _NO_NUMBER = re.compile(r"\b[Ss]o (?:many|much|long|often)\b")
-WITHOUT_NUMBER = {"compat": 4, "driver": 16, "feed": 10, "storage": 4, "trainer": 4, "wire": 7}
+WITHOUT_NUMBER = {"compat": 4, "driver": 16, "executor": 1, "feed": 2, "storage": 4, "wire": 7}
 """Docstrings of a room that say "what" or "so many" for a noun or a number that has a name. None is added."""
 
 

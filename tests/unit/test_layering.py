@@ -727,7 +727,7 @@ MAY_LISTEN = {
     "sparktf/executor/rendezvous.py",
     "sparktf/feed/channel/guest_feed.py",
     "sparktf/feed/channel/server.py",
-    "sparktf/trainer/parameter_server/listening.py",
+    "sparktf/trainer/parameter_server/ps.py",
     "sparktf/trainer/parameter_server/membership/doors.py",
 }
 UNPICKLES = re.compile(r"pickle\.loads?\(|allow_pickle=True|marshal\.loads?\(|shelve|joblib")
