@@ -43,11 +43,8 @@ _CAUSE_S = 5.0
 Main = Callable[[GuestNode, Any], Any]
 
 
-class Guests:
-    """One gang of guests: `start`, then feed them, then `finish`; `close` in any case.
-
-    What fails first is raised by whatever is called next, and by what is called already.
-    """
+class Guests(FunctionGang):
+    """One gang of guests: `start`, then feed them, then `finish`; `close` in any case."""
 
     def __init__(
         self,
@@ -73,13 +70,11 @@ class Guests:
         self._fed = fed
         self._reserve_s = reserve_s
         self._here = here
-        self._site = SparkSite(spark)
+        self._spark_site = SparkSite(spark)
         self._scratch = Path(str(spark.sparkContext._temp_dir))
         self._code = self._scratch / "functions"
         self._function = name_functions({"main": main}, self._code)["main"]
-        count = len(self._template)
-        self._timeouts = TimeoutsConfig()
-        self._gang = FunctionGang(self._site, count, self._timeouts, ClusterConfig().node_ports)
+        super().__init__(self._spark_site, len(self._template), TimeoutsConfig(), ClusterConfig().node_ports)
 
     def start(self) -> None:
         """Reserves the nodes and starts the function on each; returns when all of them have begun.
@@ -90,15 +85,13 @@ class Guests:
             SparkTFError: a function failed at once.
         """
         module = self._function.partition(":")[0]
-        self._site.ship_module(module, self._code)
-        agents = self._gang.reserve(module, self._reserve_s, self._site.serve_functions, self._agents)
-        systems, application = self._site.file_systems, self._spark.sparkContext.applicationId
-        nodes, root = self._nodes(agents), str(self._scratch / "guests")
-        self._gang.begin(self._function, nodes, agents, application, root, systems.hadoop.for_nodes())
+        self._spark_site.ship_module(module, self._code)
+        agents = self.reserve(module, self._reserve_s, self._spark_site.serve_functions, self._start_agents)
+        self.begin(self._function, self._nodes(agents), agents, str(self._scratch / "guests"))
 
-    def _agents(self, settings: AgentSettings) -> _Agents:
-        count, clock, waiting_s = len(self._template), self._site.clock, self._gang.roster.rhythm.waiting_s
-        return _Agents(self._spark, count, self._here, settings, clock, waiting_s if self._fed else None)
+    def _start_agents(self, settings: AgentSettings) -> _Agents:
+        waiting_s = self.roster.rhythm.waiting_s if self._fed else None
+        return _Agents(self._spark, len(self._template), self._here, settings, self.site.clock, waiting_s)
 
     def _nodes(self, agents: Sequence[AgentRecord]) -> list[GuestNode]:
         """Returns who the agents' nodes are, by number, which is that of their partition."""
@@ -124,14 +117,14 @@ class Guests:
     @property
     def wants_rows(self) -> bool:
         """Whether a node still works that takes rows. Raises the error of what failed first."""
-        self._gang.check()
-        with self._gang.roster.changed:
-            return self._gang.functions.wants_rows
+        self.check()
+        with self.roster.changed:
+            return self.functions.wants_rows
 
     def info(self) -> list[dict[str, Any]]:
         """Returns who the nodes are, as TensorFlowOnSpark tells it."""
         found: list[dict[str, Any]] = []
-        functions = self._gang.functions
+        functions = self.functions
         for node, guest in sorted(functions.guests.items(), key=lambda item: item[1].number):
             port = int(guest.cluster[guest.job][guest.index].rpartition(":")[2])
             host = functions.trainers[node].host
@@ -159,12 +152,12 @@ class Guests:
         return rows.mapPartitionsWithIndex(partial(_answers, settings=settings))
 
     def _feed_settings(self) -> GuestFeedSettings:
-        self._gang.check()
-        functions = self._gang.functions
-        with self._gang.roster.changed:
+        self.check()
+        functions = self.functions
+        with self.roster.changed:
             places = functions.places()
         deals = len(places) > 1 and not any(guest.job == "ps" for guest in functions.guests.values())
-        return GuestFeedSettings(self._gang.access, places, deals, self._timeouts.driver_lost)
+        return GuestFeedSettings(self.access, places, deals, self._timeouts.driver_lost)
 
     def _run(self, job: Callable[[], Any]) -> None:
         """Runs a job of Spark's that feeds; ends it at the first failure of a node."""
@@ -175,14 +168,14 @@ class Guests:
 
         def cancel() -> bool:
             with runs:  # what is done is not cancelled: Spark may be gone by then
-                fails = self._gang.cause is not None and not is_done
+                fails = self.cause is not None and not is_done
                 if fails:
                     context.cancelJobGroup(group)
                 return not fails and not is_done
 
         before: Any = context.getLocalProperty("spark.jobGroup.id")
         context.setJobGroup(group, "sparktf feeds guests", interruptOnCancel=False)
-        self._gang.clock.every("guests-cancel", _TICK_S, cancel)
+        self.clock.every("guests-cancel", _TICK_S, cancel)
         try:
             job()
         except (PySparkException, Py4JError) as error:
@@ -191,18 +184,18 @@ class Guests:
             with runs:
                 is_done = True
             context.setLocalProperty("spark.jobGroup.id", before)
-        self._gang.check()
+        self.check()
 
     def _explain(self, error: Exception) -> None:
         """Raises what a node has to say of a feed that failed, else what Spark says."""
         from sparktf.driver.spark.feeders import explained  # noqa: PLC0415 - only of what failed
 
-        gang, found = self._gang, explained(error, "feeding the nodes")
-        deadline_s = gang.clock.now_s() + _CAUSE_S
-        with gang.roster.changed:
-            while gang.cause is None and gang.clock.now_s() < deadline_s and isinstance(found, NodeLostError):
-                gang.clock.wait(gang.roster.changed, _TICK_S)
-        self._gang.check()
+        found = explained(error, "feeding the nodes")
+        deadline_s = self.clock.now_s() + _CAUSE_S
+        with self.roster.changed:
+            while self.cause is None and self.clock.now_s() < deadline_s and isinstance(found, NodeLostError):
+                self.clock.wait(self.roster.changed, _TICK_S)
+        self.check()
         raise found from error
 
     # ---- the end ----
@@ -214,29 +207,25 @@ class Guests:
             SparkTFError: one failed; everything is stopped.
         """
         try:
-            self._gang.check()
-            for place in self._gang.functions.places():
+            self.check()
+            for place in self.functions.places():
                 self._end_feed(place)
-            self._gang.await_until(lambda: self._gang.functions.is_done, timeout_s)
+            self.await_until(lambda: self.functions.is_done, timeout_s)
             if grace_s:
-                self._gang.await_grace(grace_s)
+                self.await_grace(grace_s)
         finally:
             self.close()
 
     def _end_feed(self, place: GuestPlace) -> None:
-        access, functions = self._gang.access, self._gang.functions
+        access, functions = self.access, self.functions
         try:
             with connected(place.data, access.tls) as (client, _):
                 list(client.do_action(flight.Action(END, b""), call_options(access.secret)))
         except (flight.FlightError, NodeLostError) as error:
             node = next(node for node, guest in functions.guests.items() if guest.number == place.number)
             if functions.trainers[node].finished is None:
-                self._gang.await_until(lambda: functions.trainers[node].finished is not None, _CAUSE_S)
+                self.await_until(lambda: functions.trainers[node].finished is not None, _CAUSE_S)
                 raise NodeLostError(f"node {place.number} cannot be told that no more rows come: {error}") from error
-
-    def close(self) -> None:
-        """Stops whatever runs, and gives the executors back."""
-        self._gang.close()
 
 
 class _Agents:

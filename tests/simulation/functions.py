@@ -19,9 +19,10 @@ from sparktf.driver.gang.function_gang import FunctionGang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import ControlError, DriverLostError, ErrorRecord, RefusedError, SparkTFError, Verdict
-from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
+from sparktf.results.result import Application
+from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Action, Failed, Heartbeat, Progress, Ready, StopOrder
 from sparktf.wire.data import DataAddress
 from sparktf.wire.guest import Deal, DealRequest, GuestNode
@@ -173,6 +174,7 @@ class FunctionWorld:
         )
         self.driver = Process(self.hub, "driver", seed)
         self.clock = SimClock(self.driver)
+        self.application, self.file_systems = Application("app"), FileSystems()
         made: Any = self
         self.gang = FunctionGang(made, len(self.jobs), TIMEOUTS, "0")
         self.gang.roster.changed = SimCondition(self.driver, 0.05)
@@ -203,8 +205,7 @@ class FunctionWorld:
     def _program(self) -> None:
         try:
             agents = self.gang.reserve("program", RESERVE_S, self._serve, self._start)
-            root, nodes = "/runs", list(self._nodes(agents))
-            self.gang.begin("program:main", nodes, agents, "app", root, HadoopConf())
+            self.gang.begin("program:main", list(self._nodes(agents)), agents, "/runs")
             for split in range(3):
                 self._feeder(split)
             self.gang.await_until(lambda: self.fed)

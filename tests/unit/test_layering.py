@@ -156,7 +156,7 @@ WATCH_CALLS = {"os._exit"}
 MAY_ASK_FOR_ROLES = {
     "sparktf/topology.py",
     "sparktf/driver/gang/seating.py",
-    "sparktf/driver/attempt/asynchronous.py",
+    "sparktf/driver/attempt/disciplines.py",
     "sparktf/driver/attempt/evaluation.py",
     "sparktf/trainer/life.py",
 }

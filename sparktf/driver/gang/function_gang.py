@@ -14,7 +14,6 @@ from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.site import AgentJob, Handler, Server, Site
 from sparktf.errors import ErrorRecord, LifecycleError, NodeLostError
 from sparktf.executor.agent import AgentSettings
-from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.topology import ClusterSpec, NodeId, role_of_job
 from sparktf.wire.beats import beats
@@ -22,9 +21,6 @@ from sparktf.wire.control import Action
 from sparktf.wire.guest import GuestNode
 from sparktf.wire.security import ControlAccess
 from sparktf.wire.trainer_spec import Function
-
-_NAME = "guest"
-"""Folder of the functions' logs."""
 
 
 class FunctionGang(Reserved):
@@ -91,29 +87,30 @@ class FunctionGang(Reserved):
         function: str,
         guests: Sequence[GuestNode],
         agents: Sequence[AgentRecord],
-        run_id: str,
-        run_root: str,
-        hadoop: HadoopConf,
+        logs: str,
     ) -> None:
         """Has the agents run the function, each as the node of its place, and returns when all of them have begun.
+
+        Args:
+            logs: Folder that their logs go below.
 
         Raises:
             SparkTFError: one failed at once.
         """
         nodes = [NodeId(role=role_of_job(guest.job), index=guest.index) for guest in guests]
         cluster = ClusterSpec.at({node: agent.address for node, agent in zip(nodes, agents, strict=True)})
+        hadoop, run_id = self.site.file_systems.hadoop.for_nodes(), self.site.application.id
         specs, trainers, now_s = [], [], self.clock.now_s()
         for node, guest, agent in zip(nodes, guests, agents, strict=True):
             host, jvm = agent.registration.host, agent.registration.jvm
             trainers.append(Trainer(node, agent.id, host, now_s, now_s, jvm=jvm))
             spec = Function(
                 run_id=run_id,
-                run_root=run_root,
+                run_root=logs,
                 attempt=ATTEMPT,
                 node=node,
                 cluster=cluster,
                 hadoop=hadoop,
-                name=_NAME,
                 function=function,
                 guest=guest,
                 timeouts=self._timeouts,
