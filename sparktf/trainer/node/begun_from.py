@@ -1,4 +1,4 @@
-"""The model that a run begins from: fetched, and loaded by its weights if possible, never by running code in its file."""
+"""The model that a run begins from: fetched, loaded by its weights if possible, and never by running the file's code."""
 
 from __future__ import annotations
 
