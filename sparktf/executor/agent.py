@@ -25,7 +25,7 @@ from sparktf.executor.trainer_process import TrainerProcess, python_path, traine
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.process.module_search import find_module
-from sparktf.process.ports import HeldPort
+from sparktf.process.ports import BoundPort
 from sparktf.version import __version__
 from sparktf.wire.beats import QUICK_S
 from sparktf.wire.channel import ControlClient, Silence, is_gone
@@ -107,7 +107,7 @@ class Agent:
         self._beats = 0
         self._before = ""
         self._client = ControlClient(settings.access)
-        self._port = HeldPort(settings.node_ports)
+        self._port = BoundPort(settings.node_ports)
         self._nursery: Nursery | None = None
         self._trainer: TrainerProcess | None = None
         self._imports_since_s = time.monotonic()
@@ -204,7 +204,7 @@ class Agent:
         if orders.order is Order.START and self._trainer is None and orders.trainer is not None:
             self._on_start()
             self._replace_nursery(now_s)
-            limit_s = orders.trainer.config.timeouts.start * _PATIENCE
+            limit_s = orders.trainer.timeouts.start * _PATIENCE
             self._waits = self._is_importing() and now_s - self._imports_since_s < limit_s
             if not self._waits:
                 self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base, self._nursery)
@@ -239,7 +239,7 @@ class Agent:
     def _renew_port(self) -> None:
         """Holds another port for the next trainer, so that a straggler of the last one cannot reach its servers."""
         self._port.close()
-        self._port = HeldPort(self._settings.node_ports)
+        self._port = BoundPort(self._settings.node_ports)
 
     def _beat(self) -> Orders | None:
         self._beats += 1

@@ -48,7 +48,7 @@ class MeasureSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class TablePart:
+class PartialStatistics:
     """The statistics of the `rows` rows that one task has measured."""
 
     rows: int
@@ -72,9 +72,9 @@ class _TableSketch:
         """Adds a column of some rows, or of the drawn ones."""
         self._columns[name].add(column if drawn is None else column.take(drawn))
 
-    def part(self) -> TablePart:
+    def part(self) -> PartialStatistics:
         """Returns the statistics so far."""
-        return TablePart(self._rows, {name: sketch.part() for name, sketch in self._columns.items()})
+        return PartialStatistics(self._rows, {name: sketch.part() for name, sketch in self._columns.items()})
 
 
 def measure_splits(
@@ -85,7 +85,7 @@ def measure_splits(
     hadoop: HadoopConf,
     *,
     sets_aside: bool,
-) -> Iterator[TablePart]:
+) -> Iterator[PartialStatistics]:
     """The function of an RDD's `mapPartitionsWithIndex`: reads row groups as trainers do.
 
     Args:
@@ -126,9 +126,9 @@ def measure_batches(batches: Iterable[pa.RecordBatch], settings: MeasureSettings
     yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(sketch.part())}])
 
 
-def read_part(content: bytes) -> TablePart:
+def read_part(content: bytes) -> PartialStatistics:
     """Returns the pickled result of a task of ours, which came through Spark as other tasks' results do."""
-    part: TablePart = pickle.loads(content)
+    part: PartialStatistics = pickle.loads(content)
     return part
 
 

@@ -184,7 +184,7 @@ def scored_column(parts: Sequence[Array], output: ModelOutput, bad: Array) -> pa
 
 def as_arrow(array: Array, output: ModelOutput) -> pa.Array:
     """Returns values [rows, ...] as a column of values, or of lists of lists."""
-    values = pa.array(array.reshape(-1)).cast(arrow_type(output.dtype))
+    values = pa.array(array.reshape(-1)).cast(output_arrow_type(output.dtype))
     if is_single(output):
         return values
     for axis in reversed(range(1, array.ndim)):
@@ -211,6 +211,6 @@ _ARROW = {
 }
 
 
-def arrow_type(dtype: str) -> pa.DataType | None:
+def output_arrow_type(dtype: str) -> pa.DataType | None:
     """Returns the column type of TensorFlow's values; None if there is none."""
     return _ARROW.get(dtype)

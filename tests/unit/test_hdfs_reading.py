@@ -15,7 +15,7 @@ from sparktf.errors import (
     StorageQuotaError,
     StorageUnavailableError,
 )
-from sparktf.storage.hdfs.hdfs_errors import kind_of, kind_of_native
+from sparktf.storage.hdfs.hdfs_errors import error_type, kind_of_native
 from sparktf.storage.hdfs.hdfs_native import CallThreads, StalledError, WatchedCall
 from sparktf.storage.hdfs.hdfs_upload import Trouble
 
@@ -35,7 +35,7 @@ from sparktf.storage.hdfs.hdfs_upload import Trouble
     ],
 )
 def test_a_java_exception_has_its_error(exception: str, message: str, kind: type[StorageError]) -> None:
-    assert kind_of(exception, message) is kind
+    assert error_type(exception, message) is kind
 
 
 def test_of_hdfs_native_the_text_says_it() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from sparktf.errors import PreflightError
 from sparktf.feed.channel.server import ChannelServer, SplitServer
-from sparktf.process.ports import LOOPBACK, HeldPort, at_free_port, started
+from sparktf.process.ports import LOOPBACK, BoundPort, at_free_port, started
 
 
 @pytest.fixture
@@ -66,9 +66,9 @@ def test_a_server_takes_any_port_where_none_is_asked_for(tmp_path: Path) -> None
 
 
 def test_a_port_that_an_agent_holds_is_nobody_elses(tmp_path: Path) -> None:
-    held = HeldPort()
+    held = BoundPort()
     ports = f"{held.port}-{held.port + 50}"
-    other = HeldPort(ports)
+    other = BoundPort(ports)
     server = at_free_port(ports, lambda port: data_server(tmp_path, port))
     assert len({held.port, other.port, port_of(server)}) == 3
     other.close()
@@ -79,7 +79,7 @@ def test_a_range_without_a_free_port_is_refused_by_the_settings_name(others: Exi
     port = take(others)
     says = re.escape(f"no free port in cluster.node_ports: {port}-{port} on ")
     with pytest.raises(PreflightError, match=says):
-        HeldPort(f"{port}-{port}")
+        BoundPort(f"{port}-{port}")
     with pytest.raises(PreflightError, match=says):
         at_free_port(f"{port}-{port}", lambda port: data_server(tmp_path, port))
 
@@ -95,7 +95,7 @@ def test_where_all_nodes_are_on_one_machine_a_server_has_no_port(others: ExitSta
 
 
 def test_what_kept_a_server_from_each_port_is_said(others: ExitStack, tmp_path: Path) -> None:
-    free = HeldPort()
+    free = BoundPort()
     port = free.port
     free.close()
 

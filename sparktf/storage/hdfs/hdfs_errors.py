@@ -58,7 +58,7 @@ _AMBIGUOUS = {"", "IOException", "RemoteException", "AccessControlException"}
 _EXCEPTION = re.compile(r"\b(?:[a-z][\w$]*\.)+([A-Z]\w*(?:Exception|Error|InvalidToken))\b")
 
 
-def kind_of(exception: str, message: str) -> type[StorageError]:
+def error_type(exception: str, message: str) -> type[StorageError]:
     """Returns the error for a Java exception, by its class name, with or without packages, or "" if unknown."""
     name = exception.rpartition(".")[2].rpartition("$")[2]
     if name in _AMBIGUOUS:
@@ -75,7 +75,7 @@ def kind_of_native(error: Exception) -> type[StorageError]:
     if isinstance(error, PermissionError):
         return StoragePermissionError
     found = _EXCEPTION.search(str(error))
-    return kind_of(found.group(1) if found else "", str(error))
+    return error_type(found.group(1) if found else "", str(error))
 
 
 def reason_of(text: str) -> str:

@@ -25,7 +25,7 @@ from requests.adapters import HTTPAdapter
 from sparktf.errors import StorageError, StorageUnavailableError
 from sparktf.storage.base import Timeouts
 from sparktf.storage.credentials import Credentials
-from sparktf.storage.hdfs.hdfs_errors import kind_of, reason_of
+from sparktf.storage.hdfs.hdfs_errors import error_type, reason_of
 
 _POOL = 32
 _CHUNK_NBYTES = 1 << 20
@@ -194,7 +194,7 @@ class WebHdfs:
             raise
         except hdfs.HdfsError as error:
             message = error.message.decode(errors="replace") if isinstance(error.message, bytes) else str(error.message)
-            kind = kind_of(error.exception or "", message)
+            kind = error_type(error.exception or "", message)
             raise kind(f"cannot {doing} {self._cluster}{path}: {reason_of(message)}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {_network_reason(error)}") from error

@@ -11,7 +11,7 @@ from sparktf.trainer.model.averages import begin_averages
 from sparktf.trainer.model.entries import Moves, Vocabulary, listed, moves
 from sparktf.trainer.model.lookups import Fed, fed_tables, lookups_of, same_vocabularies, tables_of, vocabulary_of
 from sparktf.trainer.model.said import first_line
-from sparktf.trainer.model.table_rows import ModelPart, copy_rows, copy_whole, parts_of
+from sparktf.trainer.model.table_rows import ModelPart, copy_rows, copy_whole, model_parts
 from sparktf.trainer.model.trackables import value_of
 from sparktf.trainer.model.variable_names import VariableNames
 
@@ -150,8 +150,8 @@ def decide(ours: Side, theirs: Side, named: Mapping[str, str]) -> list[Decision]
     """
     here, there = Vocabularies(ours, named), Vocabularies(theirs, named)
     here.check(tables_of(ours.model))
-    known = {part.name: part for part in parts_of(theirs.model)}
-    return [_decided(part, known.get(part.name), here, there) for part in parts_of(ours.model)]
+    known = {part.name: part for part in model_parts(theirs.model)}
+    return [_decided(part, known.get(part.name), here, there) for part in model_parts(ours.model)]
 
 
 def _decided(ours: ModelPart, theirs: ModelPart | None, here: Vocabularies, there: Vocabularies) -> Decision:
@@ -192,7 +192,7 @@ def carry(ours: Side, theirs: Side, named: Mapping[str, str], *, source: str, op
     """
     decisions = decide(ours, theirs, named)
     taken = {decision.theirs.name for decision in decisions if decision.theirs is not None}
-    left = tuple(part.name for part in parts_of(theirs.model) if part.name not in taken)
+    left = tuple(part.name for part in model_parts(theirs.model) if part.name not in taken)
     if not taken:
         raise ModelContractError(f"train.init_from: {_nothing_fits(decisions, left, source)}")
     for decision in decisions:

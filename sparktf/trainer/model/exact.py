@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from typing import Any
 
 from sparktf.errors import ModelContractError
+from sparktf.trainer.model.variable_names import layers_of
 from sparktf.wire.control import Flavour
 
 _EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
@@ -119,8 +119,3 @@ def _check_optimizer(optimizer: Any, flavour: Flavour) -> None:
                 f"model: {type(optimizer).__name__} overrides {method}, which sparktf never calls: override "
                 "update_step, or write a train(node)"
             )
-
-
-def layers_of(model: Any) -> Iterator[Any]:
-    """Yields a model and all layers in it, however deep."""
-    yield from model._flatten_layers()

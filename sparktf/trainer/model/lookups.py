@@ -15,7 +15,7 @@ import tensorflow as tf
 from sparktf.layers.model_tables import is_keras_embedding
 from sparktf.layers.sharded import Sharded
 from sparktf.trainer.model.entries import Vocabulary, vocabulary
-from sparktf.trainer.model.tracing import recorded
+from sparktf.trainer.model.tracing import recording
 from sparktf.trainer.model.variable_names import layers_of
 
 _ARRANGING = {
@@ -91,7 +91,7 @@ def fed_tables(model: Any, x: Callable[[], Any]) -> dict[int, Fed]:
         del values
         asked.setdefault(id(layer), []).append(_values(arguments[0]))
 
-    with recorded(), noting(lookups_of(model), give), noting(tables_of(model), ask):
+    with recording(), noting(lookups_of(model), give), noting(tables_of(model), ask):
         model(tf.nest.map_structure(_as_input, x(), expand_composites=True), training=False)
     return {table: _fed(tensors, given) for table, tensors in asked.items()}
 

@@ -23,7 +23,7 @@ from sparktf.trainer.model.averages import begin_averages, build_averages, keeps
 from sparktf.trainer.model.contract import check_inputs, check_targets, naming_tensors
 from sparktf.trainer.model.exact import check_compiled, check_exact
 from sparktf.trainer.model.tensors import Layout, Tensors, example
-from sparktf.trainer.model.tracing import build_layers, recorded, traced_in_scope
+from sparktf.trainer.model.tracing import build_layers, recording, traced_in_scope
 from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.wire.control import Flavour
 
@@ -121,7 +121,7 @@ class UserModel:
         check_inputs(self.model, spec)
         check_targets(self.model, spec, self.losses())
         self.layout = Layout(spec, tuple(getattr(self.model, "output_names", None) or ()))
-        with naming_tensors(spec), recorded() if unseen else nullcontext():
+        with naming_tensors(spec), recording() if unseen else nullcontext():
             if unseen:
                 self._build_variables()
             else:

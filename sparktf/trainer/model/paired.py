@@ -237,7 +237,7 @@ class PairedEvaluator:
         return found
 
 
-class Values:
+class MetricValues:
     """Computes the values of all metrics from states."""
 
     def __init__(self, model: UserModel, evaluator: Evaluator) -> None:

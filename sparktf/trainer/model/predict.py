@@ -10,7 +10,6 @@ import tensorflow as tf
 from sparktf.errors import ModelContractError
 from sparktf.feature import Feature, FeedSpec
 from sparktf.feed.arrays.columns import Array, Column, Columns, Ragged, Strings
-from sparktf.trainer.model.exact import layers_of
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predictions import (
     ROW_SPLITS,
@@ -21,6 +20,7 @@ from sparktf.trainer.model.predictions import (
     named_outputs,
     tolerance,
 )
+from sparktf.trainer.model.variable_names import layers_of
 
 
 def predictions_of(model: UserModel, columns: Columns) -> Predictions:

@@ -22,7 +22,7 @@ class ModelPart(NamedTuple):
     layer: Any = None
 
 
-def parts_of(model: Any) -> list[ModelPart]:
+def model_parts(model: Any) -> list[ModelPart]:
     """Returns the weights of a built model, without metrics and random generators."""
     names = VariableNames(model)
     tables = {id(variable): layer for layer in tables_of(model) for variable in layer.weights}

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.trainer.model.exact import layers_of
+from sparktf.trainer.model.variable_names import layers_of
 
 
 def traced(function: Callable[[], Any]) -> Any:
@@ -40,10 +40,10 @@ def traced_in_scope(function: Callable[[], Any], flavour: str) -> Any:
     """
     if flavour != "keras" or not tf.distribute.has_strategy():
         return traced(function)
-    with importlib.import_module("keras").StatelessScope(), recorded():
+    with importlib.import_module("keras").StatelessScope(), recording():
         return function()
 
 
-def recorded() -> Any:
+def recording() -> Any:
     """Records operations in a graph that is never run; variables are made nevertheless."""
     return tf.__internal__.FuncGraph("recorded").as_default()

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sparktf.errors import ModelContractError
-from sparktf.trainer.model.exact import layers_of
 from sparktf.trainer.model.said import first_line
 from sparktf.trainer.model.trackables import flavour_of
+from sparktf.trainer.model.variable_names import layers_of
 
 KERAS = "keras"
 """The name of a `.keras` file in `export.formats`."""
@@ -48,7 +48,7 @@ def unwritable(model: Any) -> str:
 
 def _parts(model: Any) -> Iterator[tuple[str, Any]]:
     """Yields the parts of a model that are written, with their names, nested layers first."""
-    for layer in reversed(list(layers_of(model))):
+    for layer in reversed(layers_of(model)):
         if layer is not model:
             yield f"layer '{layer.name}' ({type(layer).__name__})", layer
     compiled = getattr(getattr(model, "_compile_config", None), "config", None) or {}

@@ -1,4 +1,4 @@
-"""The model that a run begins from: fetched, loaded by its weights if possible, and never by running the file's code."""
+"""The model that a run begins from: fetched, loaded by its weights if possible, never by running code of its file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sparktf.trainer.model.said import first_line
 from sparktf.trainer.model.tensors import example
 from sparktf.trainer.model.tracing import build_layers, traced
 from sparktf.trainer.model.variable_names import layers_of
-from sparktf.trainer.node.checkpoint import fetch
+from sparktf.trainer.node.checkpoint import download
 from sparktf.trainer.node.place import Place
 from sparktf.wire.model_source import ModelSource
 
@@ -206,7 +206,7 @@ def _fetched(place: Place, source: ModelSource, folder: Path) -> Path:
     if not found:
         raise ModelContractError(f"{_KEY}: {source.label} has no {_SUFFIX} file: name a model that Keras saved")
     files = [found[0], *(name for name in source.files if name == _ASSETS)]
-    fetch(place.file_systems.open(source.path), source.path, files, folder)
+    download(place.file_systems.open(source.path), source.path, files, folder)
     return folder / found[0]
 
 

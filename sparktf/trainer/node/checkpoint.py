@@ -99,7 +99,7 @@ class LocalCheckpoint:
         self._objects.read(str(folder / PREFIX)).assert_existing_objects_matched()
 
 
-def fetch(storage: Storage, path: str, files: Iterable[str], folder: Path) -> None:
+def download(storage: Storage, path: str, files: Iterable[str], folder: Path) -> None:
     """Downloads files of a committed checkpoint into a local folder.
 
     Raises:
@@ -120,7 +120,7 @@ def fetch_for(root: Any, storage: Storage, path: str, files: Sequence[str], fold
     if contents is None:
         return
     keys = stored_keys(entries_of(root)[0], root, folder / PREFIX).values()
-    fetch(storage, path, sorted(contents.files_with(keys) - contents.files_with([OBJECT_GRAPH])), folder)
+    download(storage, path, sorted(contents.files_with(keys) - contents.files_with([OBJECT_GRAPH])), folder)
 
 
 def fetch_index(storage: Storage, path: str, files: Sequence[str], folder: Path) -> Contents | None:
@@ -133,9 +133,9 @@ def fetch_index(storage: Storage, path: str, files: Sequence[str], folder: Path)
         StorageError: it cannot be downloaded.
     """
     if CONTENTS not in files:
-        fetch(storage, path, files, folder)
+        download(storage, path, files, folder)
         return None
     contents = Contents.model_validate_json(storage.read_bytes(f"{path}/{CONTENTS}"))
     contents = Contents(files={name: keys for name, keys in contents.files.items() if name in files})
-    fetch(storage, path, [INDEX, *contents.files_with([OBJECT_GRAPH])], folder)
+    download(storage, path, [INDEX, *contents.files_with([OBJECT_GRAPH])], folder)
     return contents

@@ -13,8 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from sparktf.trainer.node.report import Reporter, say
-from sparktf.wire.control import Failed, TrainerSpec
+from sparktf.trainer.node.report import Reporter, log_line
+from sparktf.wire.control import Failed
+from sparktf.wire.trainer_spec import TrainerSpec
 
 _failing = threading.Lock()
 
@@ -34,10 +35,10 @@ def fail(error: BaseException, spec: TrainerSpec, reporter: Reporter, work: Path
     """
     _failing.acquire()  # for good
     try:
-        say("".join(traceback.format_exception(error)))
+        log_line("".join(traceback.format_exception(error)))
         from sparktf.trainer.node import failure  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
-        record = failure.describe(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
+        record = failure.error_record(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
         reporter.fail(Failed(**spec.sender, record=record))
     finally:
         end(work, 1)

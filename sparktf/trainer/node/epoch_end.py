@@ -13,13 +13,13 @@ import numpy as np
 
 from sparktf.config.patience import WatchedMetric
 from sparktf.errors import ModelContractError, PreflightError, TimeUpError
-from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged, metric_rule
-from sparktf.results.stopping import Stopped
+from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged_evaluations, metric_rule
+from sparktf.results.result import Stopped
 from sparktf.results.time_limit import Ending, Took, is_time_up, no_time, reserve_s
 from sparktf.sequence import Stream
 from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.trainer.node.member import Member
-from sparktf.trainer.node.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
+from sparktf.trainer.node.plateau import by_epoch, is_enough, is_reduction_due, plateau_text, standstill
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.user_callbacks import UserCallbacks
 from sparktf.trainer.node.weights import Weights
@@ -90,7 +90,7 @@ class EpochEnd:
             return
         values = {"loss": loss.mean} | ({} if self._rate is None else {"learning_rate": self._rate.get()})
         told = Evaluation(epoch=position.epoch, step=position.step, rows=loss.rows, values=values)
-        self._trained = merged((*self._trained, told))
+        self._trained = merged_evaluations((*self._trained, told))
         self._member.output.metrics(Stream.TRAIN, position, told.rows, told.values)
 
     def is_time_up(self, step: int) -> bool:
@@ -178,7 +178,7 @@ class EpochEnd:
         if settings is None or not is_enough(rule := self._rules[_STOP], settings, history):
             return None
         name = f"val_{rule.metric}" if self._validates else rule.metric
-        text = in_words(name, settings, standstill(rule, settings, history), epoch)
+        text = plateau_text(name, settings, standstill(rule, settings, history), epoch)
         return Stopped(reason="early_stopping", epoch=epoch, step=position.step, text=text)
 
     def _lower_rate(self, epoch: int) -> float:

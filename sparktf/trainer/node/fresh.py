@@ -15,7 +15,7 @@ from typing import Any
 
 from sparktf.errors import ModelContractError, NodeLostError
 from sparktf.process.resident import forget_libraries, give_back_freed
-from sparktf.trainer.node.report import say
+from sparktf.trainer.node.report import log_line
 
 _MODULE = "sparktf.trainer.node.reloaded"
 _NEEDED = ("sparktf", "tensorflow", "numpy", "pyarrow", "pydantic")
@@ -52,7 +52,7 @@ def check_loads(
             f"a fresh process did not load the exported model within {limit_s:g} s: raise timeouts.upload"
         )
     if not report.exists():
-        say(said)
+        log_line(said)
         if code == -signal.SIGKILL:
             raise MemoryError("the fresh process that loads the exported model was killed")
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it printed nothing")
@@ -65,12 +65,12 @@ def check_loads(
 def _judge(found: dict[str, Any], took_s: float) -> None:
     if found["error"] is not None:
         raise ModelContractError(f"publish: the exported model is not published: {found['error']}")
-    say(
+    log_line(
         f"sparktf: a fresh process loaded the exported model, and its predictions agree: {found['rows']} rows, "
         f"{took_s:.1f} s, {found['mib']:,} MiB"
     )
     if found["left_out"]:
-        say(f"sparktf: model.keras was not compared: {found['left_out']}")
+        log_line(f"sparktf: model.keras was not compared: {found['left_out']}")
 
 
 def _run(folder: Path, report: Path, log: Path, told: dict[str, Any], limit_s: float) -> int | None:

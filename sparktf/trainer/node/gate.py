@@ -16,9 +16,9 @@ from sparktf.results.keep import metric_rule
 from sparktf.trainer.model.champion import SAVED_MODEL, Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
 from sparktf.trainer.model.model import UserModel
-from sparktf.trainer.model.paired import Paired, PairedEvaluator, Values
+from sparktf.trainer.model.paired import MetricValues, Paired, PairedEvaluator
 from sparktf.trainer.model.slices import slice_columns
-from sparktf.trainer.node.checkpoint import fetch
+from sparktf.trainer.node.checkpoint import download
 from sparktf.trainer.node.place import Place
 from sparktf.wire.model_source import ModelSource
 
@@ -62,7 +62,7 @@ class Gate:
         pair = PairedEvaluator(
             self._model, others, self._evaluator, self._sharing, self._slices, self._settings.seed
         ).evaluate(feed, spec.config.train.validation_batch_size)
-        values = Values(self._model, self._evaluator)
+        values = MetricValues(self._model, self._evaluator)
         which = None if champion is None else 1
         measured = [m for label in pair.states for m in self._measured(pair, label, values, which)]
         anchored = [] if anchor is None else self._measured(pair, "", values, len(others))
@@ -87,7 +87,7 @@ class Gate:
             names = [name for name in source.files if name.startswith(SAVED_MODEL)]
             if not names:
                 raise ModelContractError("its SavedModel is missing")
-            fetch(self._place.storage, source.path, names, folder)
+            download(self._place.storage, source.path, names, folder)
             champion = Champion(folder, self._model)
         except StorageNotFoundError:
             problem = "its files are gone"
@@ -99,7 +99,7 @@ class Gate:
             champion, problem = None, problem or _ELSEWHERE
         return Opponent(source.label, source.version, problem), champion
 
-    def _measured(self, pair: Paired, label: str, values: Values, beside: int | None) -> list[Measured]:
+    def _measured(self, pair: Paired, label: str, values: MetricValues, beside: int | None) -> list[Measured]:
         """Returns the configured metrics on all rows or on a slice, compared with model number `beside`, if any."""
         states, rows = pair.states[label], pair.rows[label]
         states = states[[0] if beside is None else [0, beside]]
@@ -119,7 +119,7 @@ class Gate:
             for metric in self._questions
         ]
 
-    def _drawn(self, states: Floats, values: Values) -> dict[str, Floats]:
+    def _drawn(self, states: Floats, values: MetricValues) -> dict[str, Floats]:
         """Returns the differences of metrics in each resample (paired bootstrap: the same buckets for both models)."""
         used = states[:, states[0, :, -1] > 0]
         weights = draws(used.shape[1], self._settings.seed)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sparktf.results.carried import Carried
 from sparktf.results.comparison import Comparison
 from sparktf.results.keep import KeepRule, Kept
-from sparktf.results.stopping import Stopped
+from sparktf.results.result import Stopped
 from sparktf.results.time_limit import Ending
 from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.inputs import Input

@@ -85,7 +85,7 @@ def is_enough(rule: KeepRule, config: PatienceSettings, history: Sequence[Evalua
     return found.best != history[-1].epoch and found.epochs >= config.patience
 
 
-def in_words(name: str, config: PatienceSettings, found: Standstill, epoch: int) -> str:
+def plateau_text(name: str, config: PatienceSettings, found: Standstill, epoch: int) -> str:
     """Returns the message that training ends after an epoch; `name` is Keras's name of the metric."""
     by = f" by {config.min_delta:g}" if config.min_delta else ""
     over = "" if config.baseline is None else f" beyond {config.baseline:g}"

@@ -24,16 +24,16 @@ from sparktf.wire.control import (
     StopOrder,
     TrainerOrder,
     TrainerOrders,
-    TrainerSpec,
     WorkerPlace,
     WorkersOrder,
 )
+from sparktf.wire.trainer_spec import TrainerSpec
 
 EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70
 
 
-def say(text: str) -> None:
+def log_line(text: str) -> None:
     """Writes to the trainer's log; on a full disk only the text is lost."""
     with suppress(OSError):
         print(text, flush=True)
@@ -92,14 +92,14 @@ class Reporter:
         """See `Place.send`. A heartbeat goes first, so that the driver knows the position that the message is about."""
         with suppress(ControlError):
             self._beat()
-        self._client.call_patiently(action, message, Ack, patience_s=self._spec.config.timeouts.driver_lost)
+        self._client.call_patiently(action, message, Ack, patience_s=self._spec.timeouts.driver_lost)
 
     def fail(self, failed: Failed) -> None:
         """Reports the failure; a driver that cannot be reached sees the exit code."""
         try:
             self._client.call_patiently(Action.FAILED, failed, Ack, patience_s=KNOBS.driver_gone_s)
         except ControlError as e:
-            say(f"sparktf: the failure could not be reported to the driver: {e}")
+            log_line(f"sparktf: the failure could not be reported to the driver: {e}")
 
     def finish(self) -> None:
         """Waits for the order to stop: a worker that leaves early would break its peers' collectives."""
@@ -112,7 +112,7 @@ class Reporter:
         self._finished.set()
 
     def _run(self) -> None:
-        timeouts = self._spec.config.timeouts
+        timeouts = self._spec.timeouts
         silence = Silence(timeouts.driver_lost)
         while True:
             began_s, beat_s = time.monotonic(), QUICK_S
@@ -125,7 +125,7 @@ class Reporter:
                 if silence.is_too_long(e, began_s=began_s, ended_s=time.monotonic(), timeout_s=timeouts.heartbeat):
                     self._exit(EXIT_DRIVER_LOST, str(e))
             except ControlError as e:
-                say(f"sparktf: heartbeat: {e}")
+                log_line(f"sparktf: heartbeat: {e}")
             self._due.wait(beat_s)
             self._due.clear()
 
@@ -134,7 +134,7 @@ class Reporter:
         spec = self._spec
         usage = None if self._meter is None else self._meter.read()
         beat = Heartbeat(**spec.sender, progress=self.progress, usage=usage)
-        answer = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.config.timeouts.heartbeat)
+        answer = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.timeouts.heartbeat)
         for order in answer.orders:
             self._obey(order)
         return answer.beat_s
@@ -148,5 +148,5 @@ class Reporter:
 
     def _exit(self, code: int, reason: str) -> None:
         """Ends the process at once: MultiWorkerMirroredStrategy's own shutdown waits long for lost peers."""
-        say(f"sparktf: {self._spec.node} exits with {code}: {reason}")
+        log_line(f"sparktf: {self._spec.node} exits with {code}: {reason}")
         os._exit(code)

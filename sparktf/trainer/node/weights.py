@@ -13,7 +13,7 @@ import numpy as np
 from sparktf.errors import PreflightError
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.results.comparison import Comparison
-from sparktf.results.keep import BEGUN, Evaluation, KeepRule, Kept, keep_rule, merged
+from sparktf.results.keep import BEGUN, Evaluation, KeepRule, Kept, keep_rule, merged_evaluations
 from sparktf.sequence import Stream
 from sparktf.trainer.model.averages import take_averages
 from sparktf.trainer.model.evaluate import Evaluator, Sharing
@@ -187,7 +187,7 @@ class Weights:
                 values, rows = self._evaluator.evaluate(feed)
         self._member.output.metrics(Stream.VALIDATION, position, rows, values)
         evaluation = Evaluation(epoch=epoch, step=position.step, rows=rows, values=values)
-        self.evaluations = merged((*self.evaluations, evaluation))
+        self.evaluations = merged_evaluations((*self.evaluations, evaluation))
         if self._best is not None:
             self._best.offer(evaluation, self._copy.checkpoint)
         evaluations = 1 if self._gate is None or self._compared is not None else 1 + _GATE_EVALUATIONS

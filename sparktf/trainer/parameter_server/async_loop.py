@@ -15,9 +15,9 @@ from sparktf.trainer.parameter_server.dispatch import (
     IN_FLIGHT,
     Abandon,
     Await,
-    Course,
     DispatchDecision,
     End,
+    EpochState,
     Pace,
     Rest,
     SaveNow,
@@ -30,7 +30,7 @@ from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
 
 if TYPE_CHECKING:  # the loop itself is played without TensorFlow
-    from sparktf.trainer.parameter_server.fetching import Result
+    from sparktf.trainer.parameter_server.fetching import ExecutionResult
 
 MANY = 1 << 62
 """More rows than there are."""
@@ -59,7 +59,7 @@ class Surroundings(Protocol):
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
         """Sends an execution of at most `updates` updates to any worker."""
 
-    def next(self, wait_s: float) -> Result | None:
+    def next(self, wait_s: float) -> ExecutionResult | None:
         """Returns the next result; None if none comes in time."""
 
     def broken_off(self) -> Counter[tuple[NodeId, int]]:
@@ -227,7 +227,7 @@ class AsyncLoop:
             self.position = replace(self.position, step=self._step_before + self._together.steps)
         now_s, step = time.monotonic(), self.position.step
         rested_s = 0.0 if self._rests_since is None else now_s - max(self._rests_since, self._moved_s)
-        course = Course(
+        course = EpochState(
             rows_left=self.left,
             budgets=tuple(updates for updates, _ in self._under_way.values()),
             late=sum(self._late.values()),
@@ -289,7 +289,7 @@ class AsyncLoop:
             self._take(result)
             result = self._around.next(0.0)
 
-    def _take(self, result: Result) -> None:
+    def _take(self, result: ExecutionResult) -> None:
         self._moved_s = time.monotonic()
         self._late.pop(result.number, None)
         _, sent_s = self._under_way.pop(result.number, (0, self._moved_s))

@@ -21,7 +21,7 @@ from sparktf.trainer.node.model_run import ModelRun
 from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
-from sparktf.trainer.node.report import say
+from sparktf.trainer.node.report import log_line
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
@@ -30,7 +30,7 @@ from sparktf.trainer.parameter_server.checkpoint.plain_copy import CommittedCopy
 from sparktf.trainer.parameter_server.checkpoint.servers import Servers
 from sparktf.trainer.parameter_server.coordinator_node import CoordinatorNode
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
-from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.fetching import ExecutionResult, Executions
 from sparktf.trainer.parameter_server.membership.connect import Connection, connect
 from sparktf.trainer.parameter_server.meter import ProcessMeter
 from sparktf.trainer.parameter_server.sampling import Sampling
@@ -83,7 +83,7 @@ class CoordinatedRun(ModelRun):
                 cluster.strategy, model, batch_size=config.train.batch_size
             )
         for index, nbytes in enumerate(cluster.placement.nbytes):
-            say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
+            log_line(f"sparktf: ps {index} holds {nbytes} bytes of variables")
         for text in on_large_tables(model.model):
             place.warn(text)
         trains = config.train.init_optimizer  # later runs then begin with this one's optimizer state, too
@@ -147,7 +147,7 @@ class CoordinatedRun(ModelRun):
             function = self._sampling.choose(number, incarnations)
         self._executions.send(number, function, (asked_for(epoch, updates, acknowledged),))
 
-    def next(self, wait_s: float) -> Result | None:
+    def next(self, wait_s: float) -> ExecutionResult | None:
         return self._executions.next(wait_s)
 
     def broken_off(self) -> Counter[tuple[NodeId, int]]:

@@ -8,7 +8,7 @@ IN_FLIGHT = 3
 """Executions in flight for each worker: one runs while the others wait at the worker."""
 
 
-class Course(NamedTuple):
+class EpochState(NamedTuple):
     """The state of an epoch's training.
 
     Attributes:
@@ -95,7 +95,7 @@ class End(NamedTuple):
 DispatchDecision = Send | Await | Rest | Abandon | SaveNow | End
 
 
-def decide(course: Course, pace: Pace) -> DispatchDecision:
+def decide(course: EpochState, pace: Pace) -> DispatchDecision:
     """Returns the next action; called after each action, and whenever a result has come."""
     spare, count = course.spare, len(course.budgets)
     if course.is_over or course.is_save_due:
@@ -124,11 +124,11 @@ def next_call_steps(before: int, most: int, *, steps: int, seconds: float, worke
     return max(1, min(most, wanted, 4 * before))
 
 
-def _rest(course: Course, pace: Pace) -> Rest | Abandon:
+def _rest(course: EpochState, pace: Pace) -> Rest | Abandon:
     return Abandon() if course.rested_s >= pace.drain_s else Rest()
 
 
-def _is_enough(course: Course, pace: Pace) -> bool:
+def _is_enough(course: EpochState, pace: Pace) -> bool:
     """Whether the executions in flight could train all rows that are left, with one for each worker to wait for rows.
 
     More would come back empty at the epoch's end.

@@ -16,7 +16,7 @@ _PASSING = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.Invali
 """Errors of fetching from a lost worker, although its execution is run again elsewhere."""
 
 
-class Result(NamedTuple):
+class ExecutionResult(NamedTuple):
     """The number of an execution, and the value that its function returned."""
 
     number: int
@@ -37,7 +37,7 @@ class Executions:
         self._coordinator = coordinator
         self._patience_s = patience_s
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
-        self._came: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
+        self._came: queue.SimpleQueue[ExecutionResult | BaseException] = queue.SimpleQueue()
 
     def send(self, number: int, function: Any, arguments: tuple[Any, ...]) -> None:
         """Schedules a function on any worker.
@@ -48,7 +48,7 @@ class Executions:
         remote = self._coordinator.schedule(function, args=arguments)
         self._threads.submit(self._wait, number, remote)
 
-    def next(self, wait_s: float) -> Result | None:
+    def next(self, wait_s: float) -> ExecutionResult | None:
         """Returns the next result; None if none comes in time.
 
         Raises:
@@ -65,7 +65,7 @@ class Executions:
     def _wait(self, number: int, remote: Any) -> None:
         try:
             value = fetch(remote, self._coordinator.done, time.monotonic() + self._patience_s)
-            self._came.put(Result(number, value))
+            self._came.put(ExecutionResult(number, value))
         except BaseException as error:  # noqa: BLE001 - the end of a thread: `next` raises it where it is waited for
             self._came.put(error)
 

@@ -16,7 +16,7 @@ from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings, CountRows
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT, End, Send
-from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.fetching import ExecutionResult, Executions
 from sparktf.trainer.parameter_server.membership.connect import Connection
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
@@ -99,7 +99,7 @@ class Scheduling:
         function, args = self._next
         self._executions.send(number, function, (asked_for(epoch, updates, acknowledged), *args))
 
-    def next(self, wait_s: float) -> Result | None:
+    def next(self, wait_s: float) -> ExecutionResult | None:
         result = self._executions.next(wait_s)
         if result is None:
             return None

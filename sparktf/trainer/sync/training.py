@@ -19,7 +19,7 @@ from sparktf.trainer.sync.strategy import make_strategy
 from sparktf.trainer.sync.trainer_node import TrainerNode
 
 
-def train(place: Place, *, mirrored: bool) -> None:
+def train_synchronously(place: Place, *, mirrored: bool) -> None:
     """Trains as specified; ends the process, or raises.
 
     Make the strategy before anything else, even before importing the user's module, which may already touch TensorFlow.

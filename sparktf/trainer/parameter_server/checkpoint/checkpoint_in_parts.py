@@ -18,9 +18,9 @@ import tensorflow as tf
 
 from sparktf.errors import StorageError
 from sparktf.storage.base import Storage
-from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, fetch, fetch_index
+from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, download, fetch_index
 from sparktf.trainer.node.objects import CheckpointEntry, entries_of, stored_keys
-from sparktf.trainer.parameter_server.checkpoint.parts import HeldVariable, parts_of
+from sparktf.trainer.parameter_server.checkpoint.parts import OwnedVariable, parts_of
 from sparktf.trainer.parameter_server.checkpoint.servers import Servers, server_of
 from sparktf.trainer.parameter_server.checkpoint.shard_orders import Drop, Fetch, Upload
 from sparktf.trainer.parameter_server.checkpoint.shard_writing import ShardWriter
@@ -68,9 +68,9 @@ def _server(entry: CheckpointEntry) -> int | None:
     return None if entry.variable is None else server_of(entry.variable)
 
 
-def _described(entry: CheckpointEntry, *, is_weight: bool) -> HeldVariable:
+def _described(entry: CheckpointEntry, *, is_weight: bool) -> OwnedVariable:
     variable: Any = entry.variable
-    return HeldVariable(
+    return OwnedVariable(
         key=entry.key,
         server=server_of(variable) or 0,
         family="weights" if is_weight or not variable.shape.rank else "slots",
@@ -104,7 +104,7 @@ class ShardReader:
             contents = fetch_index(storage, source.path, source.files, folder)
             keys = self._keys_in(folder / PREFIX)
             if contents is not None:
-                fetch(storage, source.path, contents.files_with(keys[entry.key] for entry in self._own), folder)
+                download(storage, source.path, contents.files_with(keys[entry.key] for entry in self._own), folder)
             self._restore_own(folder / PREFIX, keys)
         finally:
             shutil.rmtree(folder, ignore_errors=True)

@@ -15,7 +15,7 @@ PART_NBYTES = 32 << 20
 """Size of a part: the memory that a server needs for writing, beside its variables."""
 
 
-class HeldVariable(NamedTuple):
+class OwnedVariable(NamedTuple):
     """A variable that a parameter server holds.
 
     Attributes:
@@ -59,7 +59,7 @@ class Part(NamedTuple):
     shape: tuple[int, ...] = ()
 
 
-def parts_of(variables: Sequence[HeldVariable], limit: int = PART_NBYTES) -> list[Part]:
+def parts_of(variables: Sequence[OwnedVariable], limit: int = PART_NBYTES) -> list[Part]:
     """Returns the parts of a checkpoint, of each server's variables in their order.
 
     No part is larger than `limit`, unless it is a single row.
@@ -72,8 +72,8 @@ def parts_of(variables: Sequence[HeldVariable], limit: int = PART_NBYTES) -> lis
     return parts
 
 
-def _parts_of(held: Sequence[HeldVariable], limit: int) -> Iterator[Part]:
-    small: list[HeldVariable] = []
+def _parts_of(held: Sequence[OwnedVariable], limit: int) -> Iterator[Part]:
+    small: list[OwnedVariable] = []
     for variable in held:
         if variable.nbytes > limit and variable.shape:
             yield from _slices(variable, limit)
@@ -86,11 +86,11 @@ def _parts_of(held: Sequence[HeldVariable], limit: int) -> Iterator[Part]:
         yield _whole(small)
 
 
-def _whole(variables: Sequence[HeldVariable]) -> Part:
+def _whole(variables: Sequence[OwnedVariable]) -> Part:
     return Part(variables[0].server, tuple(v.key for v in variables), sum(v.nbytes for v in variables))
 
 
-def _slices(variable: HeldVariable, limit: int) -> Iterator[Part]:
+def _slices(variable: OwnedVariable, limit: int) -> Iterator[Part]:
     rows = variable.shape[0]
     step = max(limit // variable.row_nbytes, 1)
     for start in range(0, rows, step):

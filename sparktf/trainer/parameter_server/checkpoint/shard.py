@@ -13,7 +13,7 @@ from tensorflow.python.ops import script_ops
 from sparktf.errors import StorageError
 from sparktf.rundir import checkpoint_name
 from sparktf.storage.transactions.checkpoints import upload_folder
-from sparktf.trainer.node.checkpoint import fetch
+from sparktf.trainer.node.checkpoint import download
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.parameter_server.checkpoint.shard_orders import (
@@ -131,7 +131,7 @@ class Shard:
 
     def _fetch(self, order: Fetch) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-        fetch(self._place.storage, order.path, order.files, self._folder)
+        download(self._place.storage, order.path, order.files, self._folder)
 
 
 def _said(error: BaseException) -> str:

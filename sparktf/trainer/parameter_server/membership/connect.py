@@ -54,11 +54,11 @@ def connect(place: Place) -> Connection:
     now = place.spec.cluster.model_copy(update={"worker": tuple(worker.address for worker in seated)})
     stop_s = place.spec.config.timeouts.stop
     with _watched(seated, place.workers_now, fail=place.fail, stop_s=stop_s):
-        cluster = connected(now)
+        cluster = connected_cluster(now)
     return Connection(cluster, look_after_workers(cluster.coordinator, place, seated))
 
 
-def connected(addresses: ClusterSpec) -> Connected:
+def connected_cluster(addresses: ClusterSpec) -> Connected:
     """Connects to the nodes at these addresses."""
     jobs = {role: list(hosts) for role, hosts in addresses.model_dump().items()}
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(

@@ -11,7 +11,7 @@ _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]
 """HTTP/2's client preface and an empty SETTINGS frame; a gRPC server answers with settings of its own."""
 
 
-class Answer(Enum):
+class Probe(Enum):
     """The outcome of a probe."""
 
     SERVER = auto()
@@ -24,19 +24,19 @@ class Answer(Enum):
     """
 
 
-def knock(address: str) -> Answer:
+def knock(address: str) -> Probe:
     """Probes an address, for up to a second."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _ANSWER_S) as connection:
             connection.sendall(_HELLO)
-            return Answer.SERVER if connection.recv(1) else Answer.NOBODY
+            return Probe.SERVER if connection.recv(1) else Probe.NOBODY
     except ConnectionError:
-        return Answer.NOBODY
+        return Probe.NOBODY
     except OSError:
-        return Answer.NONE
+        return Probe.NONE
 
 
 def all_answer(addresses: Iterable[str]) -> bool:
     """Whether a gRPC server runs at each of these addresses."""
-    return all(knock(address) is Answer.SERVER for address in addresses)
+    return all(knock(address) is Probe.SERVER for address in addresses)

@@ -11,7 +11,7 @@ from sparktf.wire.control import WorkerPlace
 _TRIED_AGAIN = 3
 
 
-class Seat(NamedTuple):
+class Reach(NamedTuple):
     """The state of a worker's place in the cluster.
 
     Attributes:
@@ -27,7 +27,7 @@ class Seat(NamedTuple):
     is_called: bool = False
 
 
-def seat(incarnation: int, now: WorkerPlace, error: object, answered: object, *, has_call: bool) -> Seat:
+def reach(incarnation: int, now: WorkerPlace, error: object, answered: object, *, has_call: bool) -> Reach:
     """Returns the state of a worker's place.
 
     Args:
@@ -37,7 +37,7 @@ def seat(incarnation: int, now: WorkerPlace, error: object, answered: object, *,
             thread waits for the lock that is held until the definition is sent.
     """
     is_lost = error is not None and error is not answered
-    return Seat(is_lost, incarnation, now, is_called=has_call and error is None)
+    return Reach(is_lost, incarnation, now, is_called=has_call and error is None)
 
 
 def are_there(places: Iterable[WorkerPlace]) -> bool:
@@ -57,7 +57,7 @@ class Call(NamedTuple):
     gone_s: float | None = None
 
 
-def are_filled(seats: Sequence[Seat], waited_s: float) -> bool:
+def are_filled(seats: Sequence[Reach], waited_s: float) -> bool:
     """Returns whether every seat can be called.
 
     Args:
@@ -88,7 +88,7 @@ def _is_gone_for(call: Call, now_s: float, limit_s: float) -> bool:
     return call.gone_s is not None and now_s - call.gone_s >= limit_s
 
 
-def _is_filled(seat: Seat) -> bool:
+def _is_filled(seat: Reach) -> bool:
     if not seat.now.address:
         return False
     if seat.now.stand_in:  # a call to the previous worker must not end at the stand-in
@@ -96,5 +96,5 @@ def _is_filled(seat: Seat) -> bool:
     return not (seat.is_lost and seat.now.incarnation <= seat.incarnation)
 
 
-def _is_back(seat: Seat, waited_s: float) -> bool:
+def _is_back(seat: Reach, waited_s: float) -> bool:
     return bool(seat.now.address) and not seat.now.stand_in and waited_s >= KNOBS.reconnect_s

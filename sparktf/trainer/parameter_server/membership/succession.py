@@ -38,10 +38,10 @@ from sparktf.errors import NodeLostError, PreflightError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
-from sparktf.trainer.node.report import say
+from sparktf.trainer.node.report import log_line
 from sparktf.trainer.parameter_server.membership.doors import Door, StandIns
-from sparktf.trainer.parameter_server.membership.knocking import Answer, all_answer, knock
-from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_abandoned, is_cut_off, seat
+from sparktf.trainer.parameter_server.membership.knocking import Probe, all_answer, knock
+from sparktf.trainer.parameter_server.membership.seats import Call, Reach, are_filled, is_abandoned, is_cut_off, reach
 from sparktf.wire.control import WorkerPlace
 
 _KNOWN = "2.21."
@@ -123,7 +123,7 @@ class Succession:
             return [worker._is_dead_with_error or None for worker in self._coordinator._cluster.workers]
         return None
 
-    def _seats(self, errors: Sequence[Any]) -> list[Seat]:
+    def _seats(self, errors: Sequence[Any]) -> list[Reach]:
         """Returns all seats. A worker that was lost when the definition was last sent has had its successor since.
 
         TensorFlow still records the loss: of two workers lost at once, it brings in one after the other.
@@ -131,7 +131,7 @@ class Succession:
         places = [self._with_stand_in(index, place) for index, place in enumerate(self._workers().values())]
         known = zip(self._seated, places, errors, self._answered, self._doors, strict=True)
         return [
-            seat(seated.incarnation, place, error, answered, has_call=door.call is not None)
+            reach(seated.incarnation, place, error, answered, has_call=door.call is not None)
             for seated, place, error, answered, door in known
         ]
 
@@ -166,7 +166,7 @@ class Succession:
                     self._sent_to = ()
             for place in places:
                 if place.stand_in:
-                    say(f"sparktf: {place.node} is missing: a stand-in has its place until a successor comes")
+                    log_line(f"sparktf: {place.node} is missing: a stand-in has its place until a successor comes")
             self._seated, self._answered = places, errors
         for index, place in enumerate(places):
             self._doors[index].place = place
@@ -223,7 +223,7 @@ class Succession:
                     f"{node} at {place.address} was lost while it was sent the cluster definition, and that call does "
                     "not end"
                 )
-            if knock(place.address) is Answer.NONE:
+            if knock(place.address) is Probe.NONE:
                 raise NodeLostError(f"{node} at {place.address} is lost, and its host cannot be reached")
 
     def _follow(self, node: NodeId, door: Door, call: Call, *, is_gone: bool) -> None:
@@ -232,7 +232,7 @@ class Succession:
         if is_gone != (call.gone_s is not None):
             door.note(call, now_s if is_gone else None)
         elif is_cut_off(call, now_s, self._stop_s):
-            is_out_of_reach = knock(call.place.address) is Answer.NONE
+            is_out_of_reach = knock(call.place.address) is Probe.NONE
             if is_out_of_reach or is_abandoned(call, now_s, self._stop_s):
                 why = "its host cannot be reached" if is_out_of_reach else "its host can be reached again"
                 raise NodeLostError(f"{node} at {call.place.address} is lost, and a call to it does not end: {why}")

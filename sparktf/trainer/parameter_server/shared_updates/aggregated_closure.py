@@ -10,7 +10,7 @@ from sparktf.trainer.model.averages import average_in_place
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
-from sparktf.trainer.model.tracing import recorded
+from sparktf.trainer.model.tracing import recording
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.shared_updates.accumulators import Accumulators, Round
 from sparktf.trainer.parameter_server.shared_updates.rounds import RoundVerdict
@@ -48,7 +48,7 @@ class AggregatedClosure:
         model.use_own_reduction()
         count_atomically([model.model])
         average_in_place(model.model)
-        with naming_tensors(model.spec), recorded():
+        with naming_tensors(model.spec), recording():
             strategy.run(self._warm_up)
         used = [(v, kind) for v, kind in zip(model.trained(), self._kinds, strict=True) if kind is not None]
         self._accumulators = Accumulators([v for v, _ in used], [kind for _, kind in used])

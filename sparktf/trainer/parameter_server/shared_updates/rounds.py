@@ -76,7 +76,7 @@ class RoundOutcome(NamedTuple):
     number: int
 
 
-class RoundPart(NamedTuple):
+class Contribution(NamedTuple):
     """A worker's gradient in a round: the mean over `rows` rows, which the parameter servers have if `is_there`."""
 
     who: Who
@@ -104,7 +104,7 @@ class Rounds:
         self.phase = Phase.CLOSED
         self._wanted = wanted
         self._workers = workers
-        self._parts: dict[int, RoundPart] = {}
+        self._parts: dict[int, Contribution] = {}
         self._made: dict[int, tuple[Who, int]] = {}
         self._dry: set[int] = set()
         self._incarnations: dict[int, int] = {}
@@ -184,7 +184,7 @@ class Rounds:
             and not self._is_over(who)
         )
         if is_in:
-            self._parts[who.worker] = RoundPart(who, rows)
+            self._parts[who.worker] = Contribution(who, rows)
         else:
             self.dropped += 1
         return is_in
