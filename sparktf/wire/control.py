@@ -173,7 +173,6 @@ class TrainerSpec(Message):
 
     @property
     def trainer(self) -> TrainerKey:
-        """Which trainer this makes."""
         return TrainerKey(**self.sender)
 
     @property
@@ -182,7 +181,6 @@ class TrainerSpec(Message):
         return self.node == self.cluster.leader
 
     def has(self, stream: Stream) -> bool:
-        """Whether there is such a stream."""
         return stream in self.staged or bool(self.rows.get(stream))
 
 

@@ -291,8 +291,7 @@ class Attempt:
         if self.state is not AttemptState.RUNNING:
             return found.outcome
         self.evaluation = found.evaluation
-        for failure in found.failures:
-            self._failures.note(failure)
+        self._failures.told.extend(found.failures)
         for trainer, record in found.lost:
             self._replace(trainer, record, is_silence=True)
             trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused
@@ -339,8 +338,7 @@ class Attempt:
         self._take(AttemptEvent.STOP)
 
     def fail(self, record: ErrorRecord) -> None:
-        """Notes a failure."""
-        self._failures.note(Failure(record, self._clock()))
+        self._failures.told.append(Failure(record, self._clock()))
 
     def take_saves(self) -> list[Save]:
         """Returns, and forgets, the checkpoints that are whole, oldest first; none after rows that do not add up."""
@@ -368,7 +366,7 @@ class Attempt:
             return
         ruling = self.evaluation.on_loss(trainer, record, self.trainers)
         if isinstance(ruling, Fail):
-            self._failures.note(Failure(ruling.record, self._clock(), heard_s=trainer.heard_s))
+            self._failures.told.append(Failure(ruling.record, self._clock(), heard_s=trainer.heard_s))
         if isinstance(ruling, Replace):
             self._replace(trainer, record, is_silence=False)
 
