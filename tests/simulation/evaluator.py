@@ -8,8 +8,9 @@ from simulation.roles import AsyncLine, Member
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
-from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.control import Action
 from sparktf.wire.restore import BestWeights, Committed, NextCommit, NextCommitRequest
+from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished
 
 _EVALUATION_S = (0.3, 0.8, 0.8, 6.0)
@@ -18,7 +19,7 @@ _EVALUATION_S = (0.3, 0.8, 0.8, 6.0)
 class Evaluator(Member):
     """A node that evaluates what is committed while others train."""
 
-    def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
+    def __init__(self, line: AsyncLine, agent: Agent, spec: Training) -> None:
         super().__init__(line, agent, spec)
         self._rule = rule_of(spec.config)
         self._takes_s = self.process.rng.choice(_EVALUATION_S)

@@ -49,9 +49,9 @@ from sparktf.wire.control import (
     StopOrder,
     TrainerExited,
     TrainerOrder,
-    TrainerSpec,
 )
 from sparktf.wire.data import DataAddress
+from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished, StagedFile
 
 _A = TypeVar("_A", bound=Message)
@@ -100,7 +100,7 @@ class Line(Protocol):
     def storage(self, process: Process) -> Storage:
         """Returns a node's view of the storage."""
 
-    def collective(self, spec: TrainerSpec) -> Collective:
+    def collective(self, spec: Training) -> Collective:
         """Returns that of an attempt's trainers."""
 
     def listen(self, trainer: Trainer) -> DataAddress:
@@ -115,7 +115,7 @@ class Line(Protocol):
     def hit(self, process: Process, what: str, *, lasts: bool = False) -> None:
         """Notes that something happened to a process, for which it may be blamed."""
 
-    def trainer(self, agent: Agent, spec: TrainerSpec) -> Trainer:
+    def trainer(self, agent: Agent, spec: Training) -> Trainer:
         """Starts a trainer of the node's role."""
 
     def began(self, trainer: Trainer) -> None:
@@ -228,7 +228,7 @@ class Trainer:
         begun_s: When it was started.
     """
 
-    def __init__(self, line: Line, agent: Agent, spec: TrainerSpec) -> None:
+    def __init__(self, line: Line, agent: Agent, spec: Training) -> None:
         self.line = line
         self.spec = spec
         self.agent = agent
@@ -253,7 +253,7 @@ class Trainer:
         self.process.spawn(self._beats)
 
     @staticmethod
-    def _suffix(spec: TrainerSpec) -> str:
+    def _suffix(spec: Training) -> str:
         return f"{spec.attempt}-{spec.node.index}"
 
     @property
@@ -580,7 +580,7 @@ class Agent:
                     self._follow(orders.order, orders.trainer)
             self.process.sleep(0.5)
 
-    def _follow(self, order: Order, spec: TrainerSpec | None) -> None:
+    def _follow(self, order: Order, spec: Training | None) -> None:
         now_s, trainer = self.line.hub.now, self.trainer
         if order is Order.STOP and trainer is not None:
             if trainer.stop_asked_s is None:

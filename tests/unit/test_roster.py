@@ -11,7 +11,8 @@ from sparktf.driver.gang.roster import Roster
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AgentState
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited, TrainerSpec
+from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited
+from sparktf.wire.trainer_spec import Training
 
 SILENCE_S = 10.0
 SPEC = trainer_spec()
@@ -35,13 +36,13 @@ def registration(agent: str, partition: int = 0, before: str = "", task: int = 0
 _NUMBERS = itertools.count(1)
 
 
-def beat(agent: str, trainer: TrainerSpec | None = None, address: str = "h:1") -> AgentHeartbeat:
+def beat(agent: str, trainer: Training | None = None, address: str = "h:1") -> AgentHeartbeat:
     """What an agent says while it runs a trainer, or none."""
     running = None if trainer is None else trainer.trainer
     return AgentHeartbeat(agent=agent, number=next(_NUMBERS), address=address, trainer=running)
 
 
-def exited(agent: str, trainer: TrainerSpec = SPEC) -> TrainerExited:
+def exited(agent: str, trainer: Training = SPEC) -> TrainerExited:
     return TrainerExited(agent=agent, **trainer.sender, exit_code=0, time_s=0.0, log="", log_tail="")
 
 

@@ -7,22 +7,23 @@ from functools import partial
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.commits import Commits
+from sparktf.driver.attempt.crew import Crew, exit_facts
 from sparktf.driver.attempt.discipline import Fail, Replace
 from sparktf.driver.attempt.disciplines import DISCIPLINES
 from sparktf.driver.attempt.evaluation import Evaluating, result_of
-from sparktf.driver.attempt.health import Failure, Failures, Now, Outcome, Since, exit_text, loss, rhythm_of
+from sparktf.driver.attempt.health import Failure, Now, Outcome, Since, rhythm_of
 from sparktf.driver.attempt.losses import Losses, Vacancy
-from sparktf.driver.attempt.members import Members, Trainer, are_training, rows_trained, speaker
+from sparktf.driver.attempt.members import Trainer, are_training, rows_trained
 from sparktf.driver.attempt.rows.accounting import EpochAccount, is_wrong_before
 from sparktf.driver.attempt.rows.fed_rows import FedRows
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
-from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.driver.attempt.rows.shares import Dealing, done_of, keeps
 from sparktf.driver.attempt.saves import Save, Start, Uploads
 from sparktf.driver.attempt.standing import Known, Standing, standing
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, RowAccountingError, record_of
-from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
+from sparktf.lifecycle import AttemptEvent, AttemptState, TrainerEvent, TrainerState
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 from sparktf.wire.control import (
@@ -30,7 +31,6 @@ from sparktf.wire.control import (
     AssignmentAnswer,
     AssignmentRequest,
     EpochDone,
-    Failed,
     Heartbeat,
     Metrics,
     Progress,
@@ -44,15 +44,13 @@ from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, Work, WorkReque
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
 from sparktf.wire.restore import NextCommit, NextCommitRequest
 from sparktf.wire.sender import NodeMessage
-from sparktf.wire.uploads import Finished, Uploaded
+from sparktf.wire.uploads import Uploaded
 
 
-class Attempt:
-    """The state of one attempt; not thread-safe, the caller holds the roster's lock.
+class Attempt(Crew):
+    """The state of one attempt to train; see `Crew`.
 
     Attributes:
-        number: Unique within the run.
-        state: Where it stands.
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
         warnings: Each once.
@@ -80,32 +78,25 @@ class Attempt:
             clock: Monotonic seconds; `wall` gives those since the epoch.
             hosts: The host of each node by which data is dealt. Default: where the trainers are.
         """
-        self.number = number
-        self.state = AttemptState.RUNNING
-        self.trainers: Members = {t.node: t for t in trainers}
+        super().__init__(number, trainers, rhythm_of(config), clock, wall)
         self.metrics: list[Metrics] = []
         self.epochs: dict[int, EpochAccount] = {}
         self.warnings: list[str] = []
         self.start = start
         self._config = config
-        self._rhythm = rhythm_of(config)
         self._timeouts = config.timeouts.model_copy(update={"heartbeat": self._rhythm.silence_s})
         self._plan = plan
         self._hosts = dict(zip(self.trainers, [t.host for t in trainers] if hosts is None else hosts, strict=True))
-        self._clock = clock
-        self._wall = wall
         self.evaluation = Evaluating.beside(DISCIPLINES[config.cluster.strategy], self.trainers)
         self.commits = Commits(start.restore)
         # Of a thousand nodes, each is looked up at every heartbeat.
         self._reporters = dict.fromkeys(self.evaluation.reporters(self.trainers))
         self._lessees = dict.fromkeys(self.evaluation.lessees(self.trainers))
-        self._started_s = clock()
-        self._failures = Failures()
         self._dealing = Dealing(plan, config.data)
         self._leases = LeaseBooks(plan, start.cursor, config, {n: self.trainers[n].host for n in self._lessees})
         self.losses = Losses(self._lessees, config, self._leases.fruitful)
         takers = {stream: self.evaluation.fed(stream, self.trainers) for stream in plan.staged}
-        places = {trainer.node: FeedPlace(trainer.host, trainer.jvm) for trainer in trainers}
+        places = {trainer.node: FeedAddress(trainer.host, trainer.jvm) for trainer in trainers}
         epoch, splits, rebalance = start.cursor.epoch, start.splits, config.data.rebalance
         ledger = Ledger(places, clock, expected=splits, epoch=epoch, rebalance=rebalance, takers=takers)
         self.fed = FedRows(self._leases, ledger if plan.staged else None)
@@ -113,19 +104,11 @@ class Attempt:
 
     # ---- messages: each comes once, see `Answers` ----
 
-    def hear(self, message: NodeMessage) -> Trainer:
-        """Returns the trainer that speaks, or is spoken of, which is heard with that. Raises what `speaker` does."""
-        trainer = speaker(message, self.number, self.trainers)
-        trainer.heard_s = self._clock()
-        return trainer
-
     def ready(self, message: Ready) -> Ack:
-        trainer = self.hear(message)
-        trainer.apply(TrainerEvent.READY)
-        trainer.ready = message
+        answer = super().ready(message)
         self.fed.ready(message.node, message.data)
         self.evaluation = self.evaluation.with_rule(message.keep)
-        return Ack()
+        return answer
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
         trainer = self.hear(message)
@@ -219,49 +202,12 @@ class Attempt:
         self._warn(message.text)
         return Ack()
 
-    def finished(self, message: Finished) -> Ack:
-        trainer = self.hear(message)
-        trainer.apply(TrainerEvent.FINISHED)
-        trainer.finished = message
-        return Ack()
-
-    def failed(self, message: Failed) -> Ack:
-        trainer = self.hear(message)
-        trainer.apply(TrainerEvent.FAIL)
-        if not (message.record.peer and self.state is AttemptState.STOPPED):  # then it was we who took its peers away
-            self._lost(trainer, message.record.model_copy(update={"host": trainer.host}))
-        return Ack()
-
     def exited(self, message: TrainerExited) -> None:
-        """A trainer's process ended: an unexpected end is a failure; its log is kept with the failure it reported.
+        self.losses.add_log(message.node, message.incarnation, exit_facts(message))
+        super().exited(message)
 
-        Raises:
-            RefusedError: it has ended before, or counts as lost.
-        """
-        log = {"log": message.log, "log_tail": message.log_tail, "exit_code": message.exit_code}
-        self.losses.add_log(message.node, message.incarnation, log)
-        trainer = self.hear(message)
-        told = self._failures.add_log(str(trainer.node), log)
-        if not told and self.state is not AttemptState.STOPPED:
-            record = loss(trainer, f"exited with {exit_text(message.exit_code)}", message.time_s)
-            self._lost(trainer, record.model_copy(update=log))
-        trainer.apply(TrainerEvent.EXIT)
-
-    def agent_lost(self, agent: str, what: str, log: str = "") -> None:
-        """The agent of a trainer is lost, and the trainer with it: that says more than the trainer's own silence.
-
-        Args:
-            log: Where its executor's log is.
-        """
-        for trainer in self.trainers.values():
-            ends = trainer.state is not TrainerState.EXITED
-            if trainer.agent == agent and (ends or self.losses.is_unexplained(trainer)):
-                heard_ago_s = self._clock() - trainer.heard_s
-                record = loss(trainer, what, self._wall() - heard_ago_s)
-                self._failures.forget_silence(str(trainer.node))
-                self._lost(trainer, record.model_copy(update={"log": log}))
-                if ends:
-                    trainer.apply(TrainerEvent.EXIT)
+    def _is_unexplained(self, trainer: Trainer) -> bool:
+        return self.losses.is_unexplained(trainer)
 
     # ---- decisions ----
 
@@ -274,11 +220,6 @@ class Attempt:
     def is_done(self) -> bool:
         """Whether all work is done, and nothing failed."""
         return not self.failures and self.evaluation.is_done(self.trainers)
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether trainers are told to exit."""
-        return self.state in (AttemptState.STOPPED, AttemptState.RELEASED)
 
     def outcome(self) -> Standing:
         """Returns where the attempt stands now, and what `apply` is to note; changes nothing."""
@@ -333,13 +274,6 @@ class Attempt:
         self.fed.succeed(node, host, jvm)
         return successor
 
-    def stop(self) -> None:
-        """From now on every trainer that asks is told to exit, and exits are expected."""
-        self._take(AttemptEvent.STOP)
-
-    def fail(self, record: ErrorRecord) -> None:
-        self._failures.told.append(Failure(record, self._clock()))
-
     def take_saves(self) -> list[Save]:
         """Returns, and forgets, the checkpoints that are whole, oldest first; none after rows that do not add up."""
         # The next attempt would go on from there, and the lost rows would never be trained.
@@ -366,7 +300,7 @@ class Attempt:
             return
         ruling = self.evaluation.on_loss(trainer, record, self.trainers)
         if isinstance(ruling, Fail):
-            self._failures.told.append(Failure(ruling.record, self._clock(), heard_s=trainer.heard_s))
+            self._failures.note(Failure(ruling.record, self._clock(), heard_s=trainer.heard_s))
         if isinstance(ruling, Replace):
             self._replace(trainer, record, is_silence=False)
 
@@ -379,9 +313,6 @@ class Attempt:
     def _warn(self, text: str) -> None:
         if text and text not in self.warnings:
             self.warnings.append(text)
-
-    def _take(self, event: AttemptEvent) -> None:
-        self.state = step(ATTEMPT, self.state, event, f"attempt {self.number}")
 
     def _reporter(self, message: NodeMessage) -> None:
         """Hears a trainer that tells where the run is. Raises `RefusedError` if it does not."""

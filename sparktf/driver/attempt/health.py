@@ -70,6 +70,9 @@ class Failures:
     def __init__(self) -> None:
         self.told: list[Failure] = []
 
+    def note(self, failure: Failure) -> None:
+        self.told.append(failure)
+
     def add_log(self, node: str, log: dict[str, Any]) -> bool:
         """Keeps a node's exit code and log with what is known of it; returns whether anything was."""
         known = [f.record.node == node and f.record.exit_code is None for f in self.told]

@@ -93,7 +93,7 @@ class Uploads:
         return list(found.values())
 
 
-def joined(start: Start, uploads: Sequence[Uploaded]) -> Save:
+def joined_save(start: Start, uploads: Sequence[Uploaded]) -> Save:
     """Returns the checkpoint of nodes that have all saved at the same step, the chief's upload first."""
     chief = uploads[0]
     goes_on = start.cursor.epoch == chief.epoch

@@ -10,17 +10,9 @@ from typing import NamedTuple
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AGENT, AgentEvent, AgentState, step
 from sparktf.wire.beats import SMALL, Beats
-from sparktf.wire.control import (
-    Ack,
-    AgentHeartbeat,
-    Order,
-    Orders,
-    Registered,
-    Registration,
-    TrainerExited,
-    TrainerSpec,
-)
+from sparktf.wire.control import Ack, AgentHeartbeat, Order, Orders, Registered, Registration, TrainerExited
 from sparktf.wire.sender import TrainerKey
+from sparktf.wire.trainer_spec import TrainerSpec
 
 
 @dataclass(slots=True)
@@ -92,7 +84,7 @@ class LostAgent:
     agent: AgentRecord
     reason: str
 
-    def in_words(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
+    def gang_text(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
         """Returns what became of its trainer: it lost its executor only where that is known to be gone."""
         return f"lost its executor: {facts.removed}" if facts.removed else f"lost its agent: {self.reason}"
 
