@@ -232,8 +232,7 @@ class Attempt(Crew):
         if self.state is not AttemptState.RUNNING:
             return found.outcome
         self.evaluation = found.evaluation
-        for failure in found.failures:
-            self._failures.note(failure)
+        self._failures.told.extend(found.failures)
         for trainer, record in found.lost:
             self._replace(trainer, record, is_silence=True)
             trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused

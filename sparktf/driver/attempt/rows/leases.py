@@ -103,7 +103,6 @@ class LeasedIntervals:
 
     @property
     def intervals(self) -> list[Interval]:
-        """All of them, in order."""
         return list(zip(self._starts, self._stops, strict=True))
 
     def between(self, start: int, stop: int) -> list[Interval]:

@@ -141,11 +141,9 @@ class Ledger:
         self.moved_s = self._clock()
 
     def knows(self, stream: Stream, epoch: int) -> bool:
-        """Whether an epoch has begun."""
         return (stream, epoch) in self._books
 
     def open(self, stream: Stream, epoch: int) -> None:
-        """Begins an epoch that Spark feeds."""
         self._books[stream, epoch] = StreamBook()
 
     def book(self, stream: Stream, epoch: int) -> StreamBook:
