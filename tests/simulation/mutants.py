@@ -19,7 +19,7 @@ from sparktf.clock import ListeningClock
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.rows.ledger import Ledger
-from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.driver.gang.roster import Roster
 from sparktf.driver.output import ResultFile
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
@@ -72,7 +72,7 @@ def _any_attempt(message: NodeMessage, attempt: int, members: Members) -> Traine
 
 def _chief_alone(self: Any, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
     told = sorted(uploads.values(), key=lambda upload: upload.node.index)
-    return joined(start, told) if told and told[0].node.index == 0 else None
+    return joined_save(start, told) if told and told[0].node.index == 0 else None
 
 
 def _last_told(failures: Sequence[ErrorRecord]) -> ErrorRecord:
@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant("owner of result.json", {"sparktf.driver.output.ResultFile.write": _anybodys_result}),
     Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.standing": _nothing_stands}),
     Mutant("an owner at work keeps the run", {"sparktf.storage.transactions.ownership.next_step": _taken_at_once}),
-    Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.attempt.speaker": _any_attempt}),
+    Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.crew.speaker": _any_attempt}),
     Mutant("all nodes have uploaded", {"sparktf.driver.attempt.lockstep.Lockstep.saved": _chief_alone}),
     Mutant(
         "rows of the cursor are not dealt again",
@@ -192,12 +192,12 @@ MUTANTS = (
     ),
     Mutant(
         "late and silent trainers are found",
-        {"sparktf.driver.attempt.attempt.missed": _nothing},
+        {"sparktf.driver.attempt.standing.missed": _nothing},
         only="trainer-freezes",
     ),
     Mutant(
         "[7] a silent trainer is looked for while only peers have spoken",
-        {"sparktf.driver.attempt.attempt.missed": _late_alone, "sparktf.driver.attempt.attempt.decide": _settled},
+        {"sparktf.driver.attempt.standing.missed": _late_alone, "sparktf.driver.attempt.standing.decide": _settled},
     ),
     Mutant("[6] an agent that was lost begins anew", {"sparktf.driver.gang.roster.Roster.heartbeat": _sent_home}),
     Mutant("an end that is told again", {"sparktf.driver.gang.roster.Roster.trainer_exited": _ended_again}),
@@ -206,7 +206,9 @@ MUTANTS = (
         {"sparktf.driver.attempt.restart.may_be_mended": lambda cause: cause.verdict is Verdict.INFRASTRUCTURE},
     ),
     Mutant("a split is leased to one node", {"sparktf.driver.attempt.rows.ledger.Ledger.lease": _anybodys_lease}),
-    Mutant("a split has as many rows as its feeder says", {"sparktf.feed.channel.server._Server.do_put": _any_count}),
+    Mutant(
+        "a split has as many rows as its feeder says", {"sparktf.feed.channel.server.SplitServer.do_put": _any_count}
+    ),
     Mutant("a split that comes again is dropped", {"sparktf.feed.channel.staging.Staging.seal": _sealed_again}),
     Mutant(
         "[10] no checkpoint after an epoch whose rows do not add up",
