@@ -1,4 +1,4 @@
-"""The console script `sparktf`: what is not a Spark job of its own."""
+"""The console script `sparktf`: the commands that are not Spark jobs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SparkTFError as error:
         say(told_lines(words_of_error(error)))
         return int(error.verdict)
-    except ImportError as error:  # commands import what they need: another Spark lacks some of it
+    except ImportError as error:  # commands import lazily, and another Spark may lack modules
         say(lacks(error))
         return int(Verdict.REFUSED)
     except KeyboardInterrupt:
@@ -109,9 +109,9 @@ def _submit(arguments: argparse.Namespace) -> int:
     beside = Path(arguments.config).absolute().parent
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     if arguments.predict and (arguments.run_id is not None or arguments.wait or arguments.detach):
-        raise ConfigError("--predict: a job that scores is no run: leave out --run-id, --wait and --detach")
+        raise ConfigError("--predict submits a scoring job, not a run: leave out --run-id, --wait and --detach")
     if arguments.model is not None and not arguments.predict:
-        raise ConfigError("--model says what --predict scores with; a run trains the configuration's model")
+        raise ConfigError("--model needs --predict: a run trains the configuration's model: leave out --model")
     scoring = ScoringJob(arguments.model) if arguments.predict else None
     options = {"wait": arguments.wait, "detach": arguments.detach, "dry_run": arguments.dry_run}
     return submit(config, beside, None if scoring else run_id, _file_systems(), scoring=scoring, **options)
@@ -218,9 +218,9 @@ def _tensorboard(arguments: argparse.Namespace) -> int:
 
 
 def _positive(text: str) -> int:
-    """Returns a number of runs, for argparse."""
+    """Parses a number of runs, for argparse."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
@@ -269,7 +269,7 @@ def _found_runs(arguments: argparse.Namespace, *runs: str) -> list[FoundRun]:
 
 
 def _silence_pandas() -> None:
-    """Keeps Spark's word on its pandas, which is not ours to choose, from whoever looks at a run."""
+    """Hides Spark's warning about the pandas version, which users cannot act on."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
@@ -336,7 +336,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds what looks at runs, during and after."""
+    """Adds the commands that look at runs."""
     runs = commands.add_parser("runs", help="list the runs that have ended, the last one first (output.history)")
     runs.add_argument(
         "name", metavar="NAME", nargs="?", help="runs of this name (default: the configuration's, or all)"
@@ -388,7 +388,7 @@ def _add_model_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
 
 
 def _show_yaml(text: str) -> None:
-    """Prints YAML, in colour where it goes to a terminal; elsewhere untouched, so that it can be piped on."""
+    """Prints YAML, in colour on a terminal, unchanged elsewhere."""
     console = PlainConsole()
     if console.is_terminal:
         console.print(Syntax(text.rstrip(), "yaml", theme="ansi_dark", background_color="default"))

@@ -24,7 +24,7 @@ from sparktf.driver.spark.masters import Slots
 from sparktf.errors import PreflightError, SparkTFError, StoragePermissionError
 from sparktf.rundir import RunDirectory
 from sparktf.storage.file_systems import FileSystems
-from sparktf.topology import in_words
+from sparktf.topology import gang_text
 
 
 class Basis(Enum):
@@ -168,7 +168,7 @@ def _slots(scene: Scene, found: Findings) -> None:
     check_slots(slots, cluster, feeders=is_fed or None)
     room = "" if slots.total is None else f", which has {slots.total} slots"
     shape = cluster.shape
-    roles = f" ({in_words(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
+    roles = f" ({gang_text(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
     found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master.url}{room}")
 
 

@@ -20,7 +20,7 @@ from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
 from sparktf.nightly.errand import Errand
 from sparktf.nightly.foreknowledge import day_of, knows_later
-from sparktf.nightly.history import keep_record, recorded
+from sparktf.nightly.history import keep_record, run_record
 from sparktf.nightly.mlflow_guest import MlflowGuest
 from sparktf.nightly.pruning import Pruner
 from sparktf.nightly.readiness import await_ready
@@ -212,7 +212,7 @@ class Night(Hooks):
 
     def _keep_row(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         try:
-            keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
+            keep_record(run_record(result, config.date), rundir, self._file_systems.open(rundir.root), put)
         except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
             voice.warn(f"output.history: this run's row is not kept: {e}")
 

@@ -40,7 +40,7 @@ from sparktf.preview.expectation import (
     updates_of,
     wanted_hosts,
 )
-from sparktf.preview.footer_checks import judge, read_footers
+from sparktf.preview.footer_checks import judge_footers, read_footers
 from sparktf.preview.forecast import (
     ChampionForecast,
     ChecksForecast,
@@ -283,7 +283,7 @@ class _Look:
             with suppress(StorageNotFoundError):  # the name has no run yet
                 then = find_baseline(self.storage, rundir, self.found.warnings.append)
             storage = self.systems.open(plan.files[0])
-            told = judge(checks, read_footers(storage, self.config.data, plan), then)
+            told = judge_footers(checks, read_footers(storage, self.config.data, plan), then)
             refused = [f.text for f in told.findings if f.level == "refuse" and f.certain]
             self.found.warnings += [f.text for f in told.findings if not (f.level == "refuse" and f.certain)]
             with self.found.part():

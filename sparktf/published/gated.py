@@ -9,7 +9,7 @@ from sparktf.errors import ErrorRecord, GatedError, ModelContractError, NotCompa
 from sparktf.published.release import Release
 from sparktf.published.serving import ModelManifest, Published, Serving, Version
 from sparktf.results.comparison import Comparison
-from sparktf.results.gating import Levelled, best_of
+from sparktf.results.gating import Levelled, best_version
 from sparktf.results.keep import metric_rule
 from sparktf.results.result import RunResult
 from sparktf.wire.model_source import ModelSource
@@ -66,7 +66,7 @@ def anchor_of(
         rule = metric_rule(metric, mode, known, ("gate.metrics", f"gate.metrics.{metric}.mode"))
     except ModelContractError:  # none of these versions was judged by it, or the trainers refuse it by name
         return None
-    best = best_of([Levelled(version.number, manifest.levels) for version, manifest in versions], rule)
+    best = best_version([Levelled(version.number, manifest.levels) for version, manifest in versions], rule)
     if best is None or best == champion.version:
         return None
     version, manifest = next(found for found in versions if found[0].number == best)

@@ -1,4 +1,4 @@
-"""Where runs are, and which one a person means."""
+"""Finds the output folder, and runs by the names that people give them."""
 
 from __future__ import annotations
 
@@ -24,44 +24,40 @@ from sparktf.storage.transactions.results import read_result
 OUTPUT = "SPARKTF_OUTPUT"
 _PIPED_WIDTH = 160
 _LINE_WIDTH = 4000
-"""Where each line is whole: the longest cause is shorter."""
+"""Width for unbroken lines: the longest cause is shorter."""
 
 _NAMED = 3
 _OF_A_RUN = {"result.json", "config.yaml", "events", "plan", "checkpoints"}
 
 
 class RunsRoot(NamedTuple):
-    """The folder that holds all runs.
-
-    Attributes:
-        name: Whose runs are meant where none is named; None where that is not known.
-    """
+    """The folder of all runs."""
 
     storage: Storage
     root: str
-    name: str | None = None
+    name: str | None = None  # The default name; None without one
 
 
 class FoundRun(NamedTuple):
-    """A run that is there."""
+    """An existing run."""
 
     storage: Storage
     rundir: RunDirectory
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """Its name for people."""
         return f"{self.rundir.name}/{self.rundir.run_id}"
 
     def read(self, path: str) -> bytes | None:
-        """Returns a file of the run; None where it has none."""
+        """Returns a file of the run; None if it does not exist."""
         try:
             return self.storage.read_bytes(path)
         except StorageNotFoundError:
             return None
 
     def result(self) -> RunResult | None:
-        """Returns the result; None where there is none.
+        """Returns the result; None without one.
 
         Raises:
             CorruptFileError: it cannot be read.
@@ -77,7 +73,7 @@ def make_plain_console(*, whole_lines: bool = False) -> Console:
     """Returns a console for standard output, as wide as the terminal.
 
     Args:
-        whole_lines: Break no line where there is no terminal: each is for a program.
+        whole_lines: Never break lines without a terminal: they are read by a program.
     """
     piped = _LINE_WIDTH if whole_lines else _PIPED_WIDTH
     return PlainConsole(width=None if sys.stdout.isatty() else piped)
@@ -86,10 +82,10 @@ def make_plain_console(*, whole_lines: bool = False) -> Console:
 def find_output(
     systems: FileSystems, output: str | None, config: str | None, environment: Mapping[str, str] = os.environ
 ) -> RunsRoot | None:
-    """Returns where the runs are: what is given, else what the configuration says, else the environment; None for none.
+    """Returns the folder of all runs: the argument, else the configuration's, else the environment's; or None.
 
     Args:
-        config: A configuration's file; templates in it are filled for today.
+        config: A configuration file; templates in it are filled for today.
 
     Raises:
         ConfigError: the configuration is wrong, or the path names no file system.
@@ -105,14 +101,14 @@ def find_output(
 
 
 def need_output(found: RunsRoot | None) -> RunsRoot:
-    """Returns the output. Raises `ConfigError` where nobody said which."""
+    """Returns the output. Raises `ConfigError` if it is given nowhere."""
     if found is None:
-        raise ConfigError(f"where are the runs? Give --output PATH or --config FILE, or set {OUTPUT}")
+        raise ConfigError(f"the output folder is not given: give --output PATH or --config FILE, or set {OUTPUT}")
     return found
 
 
 def find_run(systems: FileSystems, run: str, output: RunsRoot | None) -> FoundRun:
-    """Returns the run that a person means.
+    """Returns the run that a person names.
 
     Args:
         run: NAME/RUN_ID below the output; RUN_ID alone where the name is known; or the path of a run's folder.
@@ -148,7 +144,7 @@ def name_with_history(name: str, output: RunsRoot) -> str:
         return name
     if name in _folders(output.storage, output.root):
         raise ConfigError(
-            f"{name} has no history below {output.root}: set output.history: true, and its next runs have"
+            f"{name} has no history below {output.root}: set output.history: true to record its next runs"
         )
     raise ConfigError(f"{output.root} has no history of {name!r}{_nearest(name, kept)}")
 

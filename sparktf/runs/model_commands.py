@@ -35,7 +35,9 @@ def show_models(output: RunsRoot, name: str) -> None:
     serving = Serving(storage, root, check_name(name, "NAME"))
     current, versions = serving.current(), serving.versions()
     if not versions:
-        raise ConfigError(f"no model of {name} is published: there is none in {serving.path}")
+        raise ConfigError(
+            f"{name} has no published model in {serving.path}: give runs the section publish, or promote one by hand"
+        )
     table = Table(title=f"{name}: {serving.path}", title_justify="left", title_style="bold")
     table.add_column("version", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -55,7 +57,7 @@ def show_models(output: RunsRoot, name: str) -> None:
 
 
 def rollback(output: RunsRoot, name: str, to: int | None) -> str:
-    """Makes an earlier version the current one; returns what to say of it. Raises as `Serving.rollback`."""
+    """Makes an earlier version the current one; returns the message. Raises as `Serving.rollback`."""
     storage, root, _ = output
     serving = Serving(storage, root, check_name(name, "NAME"))
     before = serving.current()
@@ -65,7 +67,7 @@ def rollback(output: RunsRoot, name: str, to: int | None) -> str:
 
 
 def promote(output: RunsRoot, run: str) -> str:
-    """Makes the model of a run the current version; returns what to say of it.
+    """Makes the model of a run the current version; returns the message.
 
     Raises:
         ConfigError: `run` is not NAME/RUN_ID, or that run has not ended well.
@@ -75,7 +77,7 @@ def promote(output: RunsRoot, run: str) -> str:
     storage, root, _ = output
     name, slash, run_id = run.rpartition("/")
     if not slash:
-        raise ConfigError(f"{run!r} is no run: write NAME/RUN_ID")
+        raise ConfigError(f"{run!r} names no run: write NAME/RUN_ID")
     rundir = RunDirectory(root, name, run_id)
     serving = Serving(storage, root, rundir.name)
     number = serving.promote(stored_release(storage, rundir, time.time()))

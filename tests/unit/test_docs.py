@@ -88,7 +88,7 @@ def test_the_glossary_gives_each_word_one_meaning_and_names_classes_that_are_the
     meanings, _, doubled = (INSIDE / "glossary.md").read_text(encoding="utf-8").partition("## Words that had two")
     words = [word for row in _ROW.findall(meanings) if row != "word" for word in row.split(", ")]
     assert sorted(words) == sorted(set(words))
-    assert len(_ROW.findall(doubled)) == 1 + 20
+    assert len(_ROW.findall(doubled)) <= 1 + 14, "none is added: give what is new a word of its own"
     classes = {
         node.name
         for path in (ROOT / "sparktf").rglob("*.py")

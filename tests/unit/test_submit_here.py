@@ -47,4 +47,4 @@ def test_an_application_of_yarns_that_a_driver_here_only_mentions_is_not_taken_f
     said = "".join(capfd.readouterr())
     assert "the day's rows come from application_1700000000000_0042" in said
     assert "submitted as" not in said  # else Ctrl-C would end it
-    assert "the driver came to no verdict" in said
+    assert "the driver left no verdict" in said
