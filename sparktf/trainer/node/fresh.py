@@ -17,7 +17,7 @@ from sparktf.errors import ModelContractError, NodeLostError
 from sparktf.process.resident import forget_libraries, give_back_freed
 from sparktf.trainer.node.report import say
 
-_MODULE = "sparktf.trainer.node.reloaded"
+_MODULE = "sparktf.trainer.reloaded"
 _NEEDED = ("sparktf", "tensorflow", "numpy", "pyarrow", "pydantic")
 """Where these lie it looks for modules, and nowhere else besides Python's own places."""
 
