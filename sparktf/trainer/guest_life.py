@@ -1,6 +1,6 @@
-"""A node that runs a function of a guest's: it is told who it is, gets rows, and is watched as every trainer is.
+"""A node that runs a guest's function, with its rows, under the same supervision as other trainers.
 
-The function imports TensorFlow itself, or does not.
+The function itself decides whether to import TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from sparktf.feed.channel.guest_feed import GuestQueue, GuestServer
 from sparktf.process.ports import started
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Action, Ready, TrainerSpec
+from sparktf.wire.control import Action, Ready
 from sparktf.wire.guest import GuestNode
+from sparktf.wire.trainer_spec import Function
 from sparktf.wire.uploads import Finished
 
 _LEADERS = ("chief", "master")
 _MOST_NBYTES = 64 << 20
-"""Bytes of rows that wait for the function, before feeders do."""
+"""Bytes of rows that wait for the function before feeders must wait."""
 
 Main = Callable[[GuestNode, GuestQueue | None], Any]
 
 
 def set_cluster(node: GuestNode) -> None:
-    """Sets TF_CONFIG as TensorFlowOnSpark does: where there is a chief or a master, and else not."""
+    """Sets TF_CONFIG as TensorFlowOnSpark does: only if there is a chief or a master."""
     os.environ.pop("TF_CONFIG", None)
     if any(leader in node.cluster for leader in _LEADERS):
         cluster = {job: list(addresses) for job, addresses in node.cluster.items()}
@@ -38,11 +39,9 @@ def set_cluster(node: GuestNode) -> None:
     os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the agent holds the port until TensorFlow has taken it
 
 
-def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -> None:
     """Runs the function, and waits for the order to stop."""
     node = spec.guest
-    if node is None:
-        raise ValueError("a guest has a node")
     queue = GuestQueue(_MOST_NBYTES) if node.is_fed else None
     address = None
     if queue is not None:
@@ -51,17 +50,17 @@ def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path
         folder = work / "feed"
         folder.mkdir(mode=0o700)
         rest = (folder, access.secret, access.tls, queue)
-        server = started(host, spec.config.cluster.node_ports, lambda port: GuestServer(host, port, *rest))
+        server = started(host, spec.node_ports, lambda port: GuestServer(host, port, *rest))
         address = server.address
     ready = Ready(**spec.sender, replicas=1, keras="none", versions={}, weights=0, data=address)
     reporter.send(Action.READY, ready)
     faulthandler.cancel_dump_traceback_later()
     reporter.enter("training")
-    module, _, name = spec.config.model.partition(":")
+    module, _, name = spec.function.partition(":")
     main: Main = getattr(importlib.import_module(module), name)
     main(node, queue)
     if queue is not None:
-        queue.terminate()  # who feeds it, feeds nobody
+        queue.terminate()  # feeders need not wait any longer
     reporter.send(Action.FINISHED, Finished(**spec.sender, step=0, model=()))
     reporter.enter("finished")
     reporter.finish()

@@ -257,7 +257,7 @@ def test_a_days_predictions_are_replaced_as_a_whole_and_say_which_model_made_the
         source = {"path": str(lake), "where": where}
         done = score(spark, job(trained, date, source=source, output=output, columns=columns, keep=["id"]))
         assert (done.rows, done.version, done.place) == (rows, "1", f"{output['path']}/date={date}")
-        assert f"scored {rows} rows with model 1 in " in done.in_words()
+        assert f"scored {rows} rows with model 1 in " in done.gang_text()
     stored = spark.read.parquet(output["path"])
     assert stored.columns == ["id", "score", "model_version", "date"]
     found = sorted((str(row.date), row.id, row.model_version) for row in stored.collect())
@@ -317,7 +317,7 @@ def test_a_table_in_which_a_day_is_no_partition_of_its_own_is_refused_and_keeps_
     there.write.partitionBy(*by).format("parquet").saveAsTable(table)
     asked: dict[str, Any] = {"output": {"table": table, "partition": "day"}, "keep": ["id"], "columns": {"y": "y"}}
     source = {"path": str(lake), "where": "id <= 2"}
-    with pytest.raises(ColumnError, match=rf"table {table} is partitioned by .*, and not by 'day' alone"):
+    with pytest.raises(ColumnError, match=rf"table {table} is partitioned by .*, not by 'day' alone"):
         score(spark, job(trained, DAYS[1], source=source, version_column="version", **asked))
     assert [(row.id, str(row.day)) for row in spark.table(table).collect()] == [(7, DAYS[0])]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparktf.driver.attempt.asynchronous import Asynchronous
@@ -13,10 +13,13 @@ from sparktf.driver.attempt.members import Members, Trainer, have_met, speaker
 from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
-from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.attempt.saves import Save, Start, joined_save
+from sparktf.driver.attempt.unfollowed import StandIn
+from sparktf.driver.gang.handlers import Answers
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Trained
+from sparktf.message import Message
 from sparktf.topology import NodeId
 from sparktf.trainer.node import saving
 from sparktf.trainer.node.saving import Saves
@@ -26,7 +29,7 @@ from sparktf.trainer.parameter_server.tally import Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
 from sparktf.wire.leasing import Receipt
-from sparktf.wire.sender import NodeMessage
+from sparktf.wire.sender import NodeMessage, TrainerKey
 from sparktf.wire.uploads import Uploaded
 
 _succeeded = Attempt.succeed
@@ -40,6 +43,7 @@ _enter = rounds.Rounds.enter
 _outcome = rounds.Rounds.outcome
 _on_loss = Asynchronous.on_loss
 _place = Losses._place
+_once = Answers.once
 
 
 def _returned_at_once(self: Attempt, node: NodeId, agent: str, host: str, address: str, jvm: str = "") -> Trainer:
@@ -81,7 +85,7 @@ def _done_of_any(self: LeasedFeed, take: int, loss: float, rows: int | None = No
     return _done(self, self._out.number if self._out is not None else take, loss, rows)
 
 
-def _saved_at_once(course: dispatch.Course, pace: dispatch.Pace) -> dispatch.DispatchDecision:
+def _saved_at_once(course: dispatch.EpochState, pace: dispatch.Pace) -> dispatch.DispatchDecision:
     return dispatch.SaveNow() if course.is_save_due and not course.is_over else _decide(course, pace)
 
 
@@ -95,7 +99,7 @@ def _of_the_node(node: NodeId, incarnation: int) -> Lessee:
     return Lessee(node, 0)
 
 
-def _without_budgets(course: dispatch.Course) -> int | None:
+def _without_budgets(course: dispatch.EpochState) -> int | None:
     before_save = None if course.until_save is None else course.until_save - sum(course.budgets)
     return min((limit for limit in (course.until_end, before_save) if limit is not None), default=None)
 
@@ -112,11 +116,11 @@ def _coordinators_alone(
     self: Asynchronous, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start
 ) -> Save | None:
     told = [uploads[node] for node in self.reporters(members) if node in uploads]
-    return joined(start, told) if told else None
+    return joined_save(start, told) if told else None
 
 
 def _aside_of_this_attempt(start: Start, uploads: Sequence[Uploaded]) -> Save:
-    return joined(start._replace(rows_aside=0), uploads)
+    return joined_save(start._replace(rows_aside=0), uploads)
 
 
 def _placed_at_once(self: Losses, worker: Trainer) -> WorkerPlace:
@@ -157,7 +161,23 @@ def _marked_at_its_end(self: LeasedFeed, rows: int, *, replayed: int, loss: floa
     return None if rows else _mark(self, rows, replayed=replayed, loss=loss)
 
 
+def _served_again(self: Answers, sender: Any, action: Any, number: int, serve: Callable[[], Message]) -> Message:
+    return serve()
+
+
+def _answered_as_its_node(
+    self: Answers, sender: Any, action: Any, number: int, serve: Callable[[], Message]
+) -> Message:
+    return _once(self, sender[:2] if isinstance(sender, TrainerKey) else sender, action, number, serve)
+
+
+def _served_late(self: Answers, sender: Any, action: Any, number: int, serve: Callable[[], Message]) -> Message:
+    last = self._last.get((sender, action))
+    return serve() if last is not None and number < last.number else _once(self, sender, action, number, serve)
+
+
 _ROUNDS = "sparktf.trainer.parameter_server.shared_updates.rounds"
+_ANSWERS = "sparktf.driver.gang.handlers.Answers"
 _FED = "sparktf.driver.attempt.rows.fed_rows"
 _LOOP = "sparktf.trainer.parameter_server.async_loop.AsyncLoop"
 _DISPATCH = "sparktf.trainer.parameter_server.dispatch"
@@ -172,7 +192,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "incarnations that are lost are closed": {"sparktf.trainer.parameter_server.tally.Tally.succeed": _never_closed},
     "the driver counts a receipt once": {"sparktf.driver.attempt.rows.lease_books.LeaseBooks._count": _counted_anew},
     "the coordinator takes a receipt once": {"sparktf.trainer.parameter_server.tally.Tally._take": _taken_anew},
-    "messages of older incarnations are refused": {"sparktf.driver.attempt.attempt.speaker": _any_incarnation},
+    "messages of older incarnations are refused": {"sparktf.driver.attempt.crew.speaker": _any_incarnation},
     "receipts of older incarnations are not taken": {
         "sparktf.trainer.parameter_server.tally.Tally._take": _taken_of_any
     },
@@ -182,12 +202,14 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     },
     "leases are an incarnation's, and not its node's": {"sparktf.driver.attempt.rows.lease_books.Lessee": _of_the_node},
     "a successor's address is told once it is ready": {"sparktf.driver.attempt.losses.Losses._place": _placed_at_once},
-    "what is under way counts towards train.max_steps": {f"{_DISPATCH}.Course.spare": property(_without_budgets)},
+    "what is under way counts towards train.max_steps": {f"{_DISPATCH}.EpochState.spare": property(_without_budgets)},
     "what a worker refuses ends the run": {"sparktf.driver.attempt.asynchronous.Asynchronous.on_loss": _replaced},
     "bad rows of all workers are counted": {
         "sparktf.driver.attempt.rows.accounting.EpochAccount.too_many_aside": lambda self, limit, time_s: None
     },
-    "bad rows of earlier attempts are counted": {"sparktf.driver.attempt.asynchronous.joined": _aside_of_this_attempt},
+    "bad rows of earlier attempts are counted": {
+        "sparktf.driver.attempt.asynchronous.joined_save": _aside_of_this_attempt
+    },
     "rows that were replayed in earlier attempts are counted": {
         "sparktf.driver.attempt.rows.accounting.EpochAccount.replayed": property(
             lambda account: account.receipts.replayed
@@ -197,7 +219,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
         "sparktf.driver.attempt.asynchronous.Asynchronous.saved": _coordinators_alone
     },
     "a stand-in has a place that nobody takes": {
-        "sparktf.driver.attempt.losses.Losses.settle": lambda self, vacancies, members, now_s, limit_s: None
+        "sparktf.driver.attempt.losses.Losses.overdue": lambda *known: StandIn({})
     },
     "a worker that comes later takes a stand-in's place": {
         "sparktf.driver.attempt.losses.Losses.may_be_followed": _without_stood_in
@@ -212,7 +234,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "rows count as far as updates took them": {"sparktf.feed.leased_feed.LeasedFeed.done": _done_wholly},
     "a take that was handed out again does not count": {"sparktf.feed.leased_feed.LeasedFeed.done": _done_of_any},
     "a wish for a checkpoint is there once": {"sparktf.trainer.node.saving.Saves.take_wish": _wished_for_ever},
-    "a checkpoint is written where one is due": {f"{_DISPATCH}.Course.is_save_due": property(lambda course: True)},
+    "a checkpoint is written where one is due": {f"{_DISPATCH}.EpochState.is_save_due": property(lambda course: True)},
     "what comes back is taken": {f"{_LOOP}._receive": lambda self: None},
     "there is a receipt of what is trained": {"sparktf.feed.leased_feed.LeasedFeed._mark": _marked_at_its_end},
     "a worker that is lost while the gang starts is followed": {
@@ -220,8 +242,11 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     },
     "an attempt begins with all of its workers": {"sparktf.driver.attempt.losses.have_met": lambda members: True},
     "whoever follows before all have met has as long to start": {
-        "sparktf.driver.attempt.attempt.started_s": lambda members, attempt_s: attempt_s
+        "sparktf.driver.attempt.standing.started_s": lambda members, attempt_s: attempt_s
     },
+    "a message that comes twice is served once": {f"{_ANSWERS}.once": _served_again},
+    "an answer is an incarnation's, and not its node's": {f"{_ANSWERS}.once": _answered_as_its_node},
+    "a message that comes after a later one is refused": {f"{_ANSWERS}.once": _served_late},
     "rounds know who is lost": {f"{_ROUNDS}.Rounds.succeed": lambda self, worker, incarnation: None},
 }
 """Guard -> what to patch -> with what."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.driver.attempt.commits import Commits, KnownCommits, best_of, epoch_of, is_over, may_go, next_commit
+from sparktf.driver.attempt.commits import Commits, KnownCommits, best_commit, epoch_of, is_over, may_go, next_commit
 from sparktf.results.keep import Evaluation, KeepRule
 from sparktf.sequence import Cursor
 from sparktf.wire.restore import BestWeights, Committed, Restore
@@ -83,9 +83,9 @@ def test_what_is_read_and_the_best_are_not_removed(
 
 def test_the_best_is_named_with_its_files_and_not_at_all_without_a_rule_or_a_number() -> None:
     state = known(10, 20, at_10=0.5, at_20=float("nan"))
-    assert best_of(state, RULE) == BestWeights(evaluation=result(10, 0.5), path="/c/10", files=("ckpt-10",))
-    assert best_of(state, None) is None
-    assert best_of(known(20, at_20=float("nan")), RULE) is None
+    assert best_commit(state, RULE) == BestWeights(evaluation=result(10, 0.5), path="/c/10", files=("ckpt-10",))
+    assert best_commit(state, None) is None
+    assert best_commit(known(20, at_20=float("nan")), RULE) is None
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,7 @@ def test_an_attempt_begins_with_the_weights_that_it_goes_on_from_and_the_best_be
         evaluated=is_evaluated,
         best=best,
     )
-    commits = Commits()
-    commits.begin(restore)
+    commits = Commits(restore)
     follows = Committed(path="/c/20", step=20, epoch=1, files=("ckpt-20",))
     assert commits.next(RULE).commit == (None if is_evaluated else follows)
     commits.evaluated(result(20, 0.3))
@@ -147,8 +146,7 @@ def test_an_attempt_begins_with_the_weights_that_it_goes_on_from_and_the_best_be
 
 def test_the_best_weights_may_be_those_that_an_attempt_goes_on_from() -> None:
     best = BestWeights(evaluation=result(20, 0.1), path="/c/20", files=("ckpt-20",))
-    commits = Commits()
-    commits.begin(
+    commits = Commits(
         Restore(path="/c/20", step=20, cursor=Cursor(), rows_trained=9, files=("ckpt-20",), evaluated=True, best=best)
     )
     commits.end()

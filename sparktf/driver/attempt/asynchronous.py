@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sparktf.driver.attempt.discipline import Fail, Replace, Share
 from sparktf.driver.attempt.members import Members, Trainer
-from sparktf.driver.attempt.saves import Save, Start, joined, with_others
+from sparktf.driver.attempt.saves import Save, Start, joined_save, with_others
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Stream
@@ -52,7 +52,7 @@ class Asynchronous:
         if coordinator is None:
             return None
         whole = with_others(coordinator, [uploads.get(node) for node in members if node.role is Role.PS])
-        return None if whole is None else joined(start, [whole])
+        return None if whole is None else joined_save(start, [whole])
 
     def is_done(self, members: Members) -> bool:
         """See `Discipline`. Workers and servers stay until they are told to stop."""

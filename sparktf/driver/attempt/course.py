@@ -11,7 +11,7 @@ from typing import Any
 
 from sparktf.driver.attempt.members import Members
 from sparktf.driver.attempt.rows.accounting import EpochAccount
-from sparktf.results.samples import Samples
+from sparktf.results.events import Samples
 from sparktf.topology import NodeId
 
 _MOST = 200

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from sparktf.driver.attempt.discipline import Fail, Share
 from sparktf.driver.attempt.members import Members, Trainer
-from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.errors import ErrorRecord
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Stream
@@ -45,7 +45,7 @@ class Lockstep:
         """See `Discipline`. Each node tells what it has trained, and the chief has the files."""
         if any(node not in uploads for node in members):
             return None
-        return joined(start, [uploads[node] for node in members])
+        return joined_save(start, [uploads[node] for node in members])
 
     def is_done(self, members: Members) -> bool:
         """See `Discipline`."""

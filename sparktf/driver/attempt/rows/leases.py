@@ -45,7 +45,7 @@ class BlockLeases:
         self._fresh = Unleased(order.slices(todo), layout, batch_rows)
         self._returned = Unleased(order.slices([]), layout, batch_rows)
         self._todo = self._fresh.rows
-        self._held: dict[Lessee, HeldIntervals] = {}
+        self._held: dict[Lessee, LeasedIntervals] = {}
         self._done = 0
 
     @property
@@ -73,7 +73,7 @@ class BlockLeases:
         for pool in pools:
             pool.lease_elsewhere(wanted)
         found = joined_slices(wanted.found)
-        self._held.setdefault(lessee, HeldIntervals()).add(found)
+        self._held.setdefault(lessee, LeasedIntervals()).add(found)
         return found
 
     def fetched(self, lessee: Lessee, intervals: Sequence[Interval]) -> int:
@@ -82,7 +82,7 @@ class BlockLeases:
         Raises:
             RowAccountingError: it has not leased them, or told of them before.
         """
-        held, rows = self._held.get(lessee, HeldIntervals()), 0
+        held, rows = self._held.get(lessee, LeasedIntervals()), 0
         for start, stop in intervals:
             if not held.remove(start, stop):
                 raise RowAccountingError(f"{lessee} has trained rows [{start}, {stop}), which it has not leased")
@@ -92,13 +92,13 @@ class BlockLeases:
 
     def close(self, lessee: Lessee) -> int:
         """Takes back what an incarnation has leased and not trained; returns how many rows that are."""
-        intervals = merge(self._held.pop(lessee, HeldIntervals()).intervals)
+        intervals = merge(self._held.pop(lessee, LeasedIntervals()).intervals)
         if intervals:
             self._returned = self._returned.with_more(self._order.slices(intervals))
         return sum(stop - start for start, stop in intervals)
 
 
-class HeldIntervals:
+class LeasedIntervals:
     """Intervals that one incarnation has leased: few, since it leases as it goes."""
 
     def __init__(self) -> None:
