@@ -206,7 +206,9 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "bad rows of all workers are counted": {
         "sparktf.driver.attempt.rows.accounting.EpochAccount.too_many_aside": lambda self, limit, time_s: None
     },
-    "bad rows of earlier attempts are counted": {"sparktf.driver.attempt.disciplines.joined_save": _aside_of_this_attempt},
+    "bad rows of earlier attempts are counted": {
+        "sparktf.driver.attempt.disciplines.joined_save": _aside_of_this_attempt
+    },
     "rows that were replayed in earlier attempts are counted": {
         "sparktf.driver.attempt.rows.accounting.EpochAccount.replayed": property(
             lambda account: account.receipts.replayed
