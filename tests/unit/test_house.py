@@ -29,7 +29,6 @@ WITHOUT_NOUN = {
     "executor": 2,
     "feed": 1,
     "published": 5,
-    "storage": 19,
     "wire": 23,
 }
 _NO_NUMBER = re.compile(r"\b[Ss]o (?:many|much|long|often)\b")
