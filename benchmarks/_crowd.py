@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 from sparktf.executor.agent import AgentSettings, installed_versions
-from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.rundir import checkpoint_name
 from sparktf.sequence import Assignment, Stream, leading
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import (
@@ -35,9 +35,9 @@ from sparktf.wire.control import (
     StopOrder,
     TrainerExited,
     TrainerOrders,
-    TrainerSpec,
 )
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished, StagedFile, Uploaded
 
 _THREADS = 16
@@ -71,7 +71,7 @@ class PretendNode:
         self._access = access
         self.agent = ControlClient(access)
         self._trainer: ControlClient | None = None
-        self._spec: TrainerSpec | None = None
+        self._spec: Training | None = None
         self._share: Assignment | None = None
         self._progress = Progress()
 
@@ -83,7 +83,7 @@ class PretendNode:
         return self._trainer
 
     @property
-    def spec(self) -> TrainerSpec:
+    def spec(self) -> Training:
         """What the driver has ordered."""
         if self._spec is None:
             raise RuntimeError(f"node {self.partition} has no trainer")
@@ -130,6 +130,7 @@ class PretendNode:
         """Waits for the order to start; returns the bytes of it."""
         while (orders := self.agent_beat()).order is not Order.START:
             time.sleep(_POLL_S)
+        assert isinstance(orders.trainer, Training)
         self._spec = orders.trainer
         return len(orders.model_dump_json())
 
@@ -179,7 +180,7 @@ class PretendNode:
         spec, content = self.spec, what.encode()
         if spec.node.index:
             return ()
-        folder = Path(RunDirectory(spec.run_root, spec.config.name, spec.run_id).staged(spec.attempt, what))
+        folder = Path(spec.rundir.staged(spec.attempt, what))
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "weights").write_bytes(content)
         return (StagedFile(name="weights", nbytes=len(content), sha256=hashlib.sha256(content).hexdigest()),)

@@ -48,7 +48,8 @@ from sparktf.results.result import Application
 from sparktf.sequence import Keep, Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
-from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.control import Action
+from sparktf.wire.trainer_spec import TrainerSpec
 
 RUNS = 3
 NODES, GROUPS, GROUPS_OF_FILE, REPLICATION = 1_000, 1_000_000, 10, 3
@@ -196,7 +197,7 @@ class BenchGang(Gang):
         self.gathered_s = time.process_time()
         return agents
 
-    def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
+    def begin(self, attempt: Attempt, specs: Sequence[tuple[str, TrainerSpec]]) -> None:
         """See `Gang`."""
         super().begin(attempt, specs)
         self.begun.set_result(None)

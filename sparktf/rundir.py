@@ -53,7 +53,6 @@ _ON_ITS_WAY = re.compile(r"^(_(commit|plan|put|swept)-[0-9a-f-]+|\.(probe|tmp)-[
 
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _STEP = re.compile(r"^step-(\d{12})$")
-_TERM = re.compile(r"^\d{6,}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ class RunDirectory:
         return f"{self.path}/{TERMS}"
 
     def term(self, number: int) -> str:
-        return f"{self.terms}/{term_name(number)}"
+        return f"{self.terms}/{number:06d}"
 
     @property
     def model(self) -> str:
@@ -235,16 +234,6 @@ def checkpoint_step(folder: str) -> int | None:
     """Returns the step of a checkpoint folder's name, None for other names."""
     found = _STEP.match(folder)
     return int(found.group(1)) if found else None
-
-
-def term_name(number: int) -> str:
-    """Returns the name of a term's folder."""
-    return f"{number:06d}"
-
-
-def term_number(folder: str) -> int:
-    """Returns the number of a term's folder, 0 for other names."""
-    return int(folder) if _TERM.match(folder) else 0
 
 
 def checkpoint_name(step: int) -> str:

@@ -47,9 +47,9 @@ from sparktf.wire.control import (
     Ready,
     Registration,
     TrainerExited,
-    TrainerSpec,
 )
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished, StagedFile, Uploaded
 
 CHIEF = NodeId(role=Role.WORKER, index=0)
@@ -178,7 +178,7 @@ class PretendDriver:
         self.hooks = Hooks()
         self.run_id = "r"
         self.wait = False
-        self.compare: Callable[[TrainerSpec], Comparison | None] = lambda spec: None
+        self.compare: Callable[[Training], Comparison | None] = lambda spec: None
         self.site.driver = self
 
     def train(self) -> RunResult:
@@ -289,7 +289,7 @@ class PretendSite:
         self._plan = plan
         self._handlers: Mapping[Action, Handler] = {}
         self._is_frozen = False
-        self._running: TrainerSpec | None = None
+        self._running: Training | None = None
         self._beats = 0
         self._trainer: Iterator[None] = iter(())
 
@@ -372,7 +372,7 @@ class PretendSite:
             Action.AGENT_HEARTBEAT, AgentHeartbeat(agent="a", number=self._beats, address="h:1", trainer=running)
         )
         assert isinstance(orders, Orders)
-        if orders.trainer is not None:
+        if isinstance(orders.trainer, Training):
             if self.spare_is_late:
                 self._register("late", 1)
             self._running, self._trainer = orders.trainer, self._trained(orders.trainer)
@@ -398,7 +398,7 @@ class PretendSite:
         )
         self._say(Action.TRAINER_EXITED, message)
 
-    def _trained(self, spec: TrainerSpec) -> Iterator[None]:
+    def _trained(self, spec: Training) -> Iterator[None]:
         """Is a trainer that has read half of the only epoch at its first checkpoint, and all at its second."""
         number, lock = spec.attempt, self._driver.gang.roster.changed
         attempt = self._driver.gang.attempt
@@ -434,7 +434,7 @@ class PretendSite:
     def _epoch_done(self, attempt: int, rows: int) -> EpochDone:
         return EpochDone(attempt=attempt, node=CHIEF, epoch=0, step=20, rows_fed=rows, rows_trained=rows, complete=True)
 
-    def _uploaded(self, spec: TrainerSpec, part: int, done: tuple[Interval, ...]) -> Uploaded:
+    def _uploaded(self, spec: Training, part: int, done: tuple[Interval, ...]) -> Uploaded:
         step, error = EVERY * (part + 1), self._driver.not_stored
         return Uploaded(
             attempt=spec.attempt,
@@ -453,7 +453,7 @@ class PretendSite:
         )
         return Failed(attempt=attempt, node=CHIEF, record=record)
 
-    def _stage(self, spec: TrainerSpec, what: str) -> tuple[StagedFile, ...]:
+    def _stage(self, spec: Training, what: str) -> tuple[StagedFile, ...]:
         content = f"{what} of {self.application.id}".encode()
         folder = Path(RunDirectory(spec.run_root, spec.config.name, spec.run_id).staged(spec.attempt, what))
         folder.mkdir(parents=True, exist_ok=True)

@@ -8,10 +8,10 @@ from lakes import lake_config
 
 from sparktf.feature import FeedSpec
 from sparktf.topology import ClusterSpec, NodeId, Role
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.trainer_spec import Training
 
 
-def trainer_spec(**fields: Any) -> TrainerSpec:
+def trainer_spec(**fields: Any) -> Training:
     """Returns that of the only worker of a first attempt, but for the fields that are given."""
     usual: dict[str, Any] = {
         "run_id": "r",
@@ -24,4 +24,4 @@ def trainer_spec(**fields: Any) -> TrainerSpec:
         "rows": {},
         "assets": {},
     }
-    return TrainerSpec(**usual | fields)
+    return Training(**usual | fields)

@@ -17,7 +17,7 @@ from sparktf.api.trained import TrainedRun
 from sparktf.config.job import JobConfig
 from sparktf.console.console import make_console
 from sparktf.driver.code.code_files import code_digest
-from sparktf.driver.code.function_module import Function
+from sparktf.driver.code.function_module import UserFunction
 from sparktf.driver.code.module import importable
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.run import Run
@@ -33,8 +33,8 @@ def train(
     config: JobConfig | Data | None = None,
     data: Data | None = None,
     *,
-    model: Function | str | None = None,
-    prepare: Function | None = None,
+    model: UserFunction | str | None = None,
+    prepare: UserFunction | None = None,
     run_id: str | None = None,
     wait: bool = False,
     console: Console | None = None,
@@ -128,8 +128,8 @@ class Cluster:
         config: JobConfig | Data | None = None,
         data: Data | None = None,
         *,
-        model: Function | str | None = None,
-        prepare: Function | None = None,
+        model: UserFunction | str | None = None,
+        prepare: UserFunction | None = None,
         run_id: str | None = None,
         wait: bool = False,
         **keywords: Any,
@@ -168,8 +168,8 @@ def _config_of(
     console: Console,
     config: JobConfig | Data | None,
     data: Data | None,
-    model: Function | str | None,
-    prepare: Function | None,
+    model: UserFunction | str | None,
+    prepare: UserFunction | None,
     keywords: dict[str, Any],
 ) -> tuple[JobConfig, Data | None]:
     """Returns the configuration and the data of a call."""

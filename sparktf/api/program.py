@@ -15,7 +15,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.section import Section
 from sparktf.config.train import TrainConfig
-from sparktf.driver.code.function_module import Function, name_functions
+from sparktf.driver.code.function_module import UserFunction, name_functions
 from sparktf.driver.spark.masters import master_of
 from sparktf.errors import ConfigError
 
@@ -25,11 +25,11 @@ _SECTIONS: dict[str, type[Section]] = {"data": DataConfig, "train": TrainConfig,
 
 def program_config(
     spark: SparkSession,
-    model: Function | str,
+    model: UserFunction | str,
     keywords: Mapping[str, Any],
     say: Callable[[str], None],
     *,
-    prepare: Function | None = None,
+    prepare: UserFunction | None = None,
 ) -> JobConfig:
     """Returns the configuration that keywords make.
 

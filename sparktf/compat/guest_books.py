@@ -116,7 +116,7 @@ class GuestBooks:
             for trainer in self.trainers.values():
                 if trainer.agent == lost.agent.id and trainer.state is not TrainerState.EXITED:
                     if not self.is_stopping and trainer.finished is None:
-                        self._lose(trainer, lost.in_words())
+                        self._lose(trainer, lost.gang_text())
                     trainer.apply(TrainerEvent.EXIT)
         for trainer in self.trainers.values():
             silent_s = now_s - trainer.heard_s

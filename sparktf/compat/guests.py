@@ -32,23 +32,14 @@ from sparktf.errors import NodeLostError, ReservationError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.detached_agent import start_beside
 from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed_guests
-from sparktf.feature import FeedSpec
 from sparktf.feed.channel.client import connected
 from sparktf.feed.channel.guest_feed import END
 from sparktf.process.ports import LOOPBACK
 from sparktf.topology import ClusterSpec, NodeId, role_of_job
-from sparktf.wire.control import (
-    Action,
-    AgentHeartbeat,
-    Failed,
-    Heartbeat,
-    Ready,
-    Registration,
-    TrainerExited,
-    TrainerSpec,
-)
+from sparktf.wire.control import Action, AgentHeartbeat, Failed, Heartbeat, Ready, Registration, TrainerExited
 from sparktf.wire.flight import call_options
 from sparktf.wire.guest import DealRequest, GuestNode, GuestPlace
+from sparktf.wire.trainer_spec import Function
 from sparktf.wire.uploads import Finished
 
 _TICK_S = 0.2
@@ -191,18 +182,18 @@ class Guests:
                 is_fed=self._fed and job not in SERVING,
             )
             self.books.add(node, guest, agent, now_s)
-            spec = TrainerSpec(
+            spec = Function(
                 run_id=self._spark.sparkContext.applicationId,
                 run_root=self._config.output.path,
                 attempt=ATTEMPT,
                 node=node,
                 cluster=spec_cluster,
-                config=self._config,
-                feed=FeedSpec(features=()),
-                rows={},
-                assets={},
                 hadoop=names.hadoop.for_nodes(),
+                name=self._config.name,
+                function=self._config.model,
                 guest=guest,
+                timeouts=self._config.timeouts,
+                node_ports=self._config.cluster.node_ports,
             )
             specs.append((agent.id, spec))
         with self.roster.changed:

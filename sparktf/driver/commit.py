@@ -342,7 +342,7 @@ class Committer:
         if self.attempt is not None and self._is_evaluated_beside:
             names = tuple(file.name for file in chief.files)
             committed = Committed(path=folder, step=chief.step, epoch=epoch_of(cursor), files=names)
-            self.attempt.evaluation.commits.add(committed)
+            self.attempt.commits.add(committed)
 
     @property
     def _is_evaluated_beside(self) -> bool:
@@ -357,7 +357,7 @@ class Committer:
         """Returns which checkpoints may be removed, of those that are too old: not what an evaluator needs."""
         if self.attempt is None or not self._is_evaluated_beside:
             return steps
-        return self.attempt.evaluation.commits.release(steps, keep)
+        return self.attempt.commits.release(steps, keep)
 
 
 def _whole(commit: Commit, keep: KeepRule | None) -> CheckpointRecord:

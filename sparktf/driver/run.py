@@ -43,8 +43,8 @@ from sparktf.results.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage.transactions.checkpoints import steps_in
-from sparktf.wire.control import TrainerSpec
 from sparktf.wire.restore import Restore
+from sparktf.wire.trainer_spec import Training
 
 _BEGINS = {RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
 """What begins with an event, of the phases that `RunResult.seconds` tells of."""
@@ -274,11 +274,11 @@ class Run:
 
     def _leader(
         self, number: int, seating: Seating, plan: Plan, assets: dict[str, Any], restore: Restore | None
-    ) -> TrainerSpec:
+    ) -> Training:
         """Returns what the leader's trainer gets. Raises `TimeUpError` where the wait for nodes left it no time."""
         self._time.go_on_to("reserve")
         models = self._hooks.models(self._config, self._rundir, self._voice, resumes=restore is not None)
-        return TrainerSpec(
+        return Training(
             run_id=self._rundir.run_id,
             run_root=self._rundir.root,
             attempt=number,
@@ -296,10 +296,10 @@ class Run:
             **models._asdict(),
         )
 
-    def _announce(self, number: int, seating: Seating, leader: TrainerSpec) -> None:
+    def _announce(self, number: int, seating: Seating, leader: Training) -> None:
         restore, init = leader.restore, leader.init
         since = f"from step {restore.step}" if restore else f"from {init.label}" if init else "from scratch"
-        self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words}, {since}")
+        self._display.say(f"attempt {len(self._attempts) + 1}: {seating.gang_text}, {since}")
         hosts, step = ", ".join(seating.workers), restore.step if restore else 0
         self._journal.emit(AttemptBegun(attempt=number, workers=len(seating.workers), hosts=hosts, from_step=step))
 

@@ -148,7 +148,7 @@ class Watch:
         swept = self.gang.roster.sweep()
         for lost, facts in zip(swept, self.gang.site.facts([lost.agent for lost in swept]), strict=True):
             with self.gang.roster.changed:
-                self.attempt.agent_lost(lost.agent.id, lost.in_words(facts), facts.log)
+                self.attempt.agent_lost(lost.agent.id, lost.gang_text(facts), facts.log)
 
     def _replace_lost(self) -> None:
         """Has others take the places of trainers that are lost, where the attempt goes on without them."""
@@ -171,8 +171,8 @@ class Watch:
                 attempt.fail(record_of(error, time_s=self.gang.site.clock.wall_s()))
             commits = self.committer.collect(attempt)
             if not commits and self.writer.is_idle:
-                attempt.evaluation.committed()
-            outcome = attempt.outcome()
+                attempt.all_committed()
+            outcome = attempt.apply(attempt.outcome())
             ready = next(iter(attempt.trainers.values())).ready
             metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)
             warnings, self._warned = attempt.warnings[self._warned :], len(attempt.warnings)
@@ -190,7 +190,7 @@ class Watch:
             self.writer.put(partial(self.committer.check_room, due.weights))
         if due.carried is not None and not self._carried_is_said:
             self._carried_is_said = True
-            self.display.say(due.carried.in_words())
+            self.display.say(due.carried.gang_text())
         self._commit(due.commits)
         for reported in due.metrics:
             self.display.metrics(reported)

@@ -204,7 +204,7 @@ class Agent:
         if orders.order is Order.START and self._trainer is None and orders.trainer is not None:
             self._on_start()
             self._replace_nursery(now_s)
-            limit_s = orders.trainer.config.timeouts.start * _PATIENCE
+            limit_s = orders.trainer.timeouts.start * _PATIENCE
             self._waits = self._is_importing() and now_s - self._imports_since_s < limit_s
             if not self._waits:
                 self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base, self._nursery)

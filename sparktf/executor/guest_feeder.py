@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ from sparktf.feed.channel.client import connected
 from sparktf.feed.channel.guest_feed import WRAPPED, unwrapped, wrapped
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action
+from sparktf.wire.data import SplitEnd
 from sparktf.wire.flight import call_options
 from sparktf.wire.guest import Deal, DealRequest, GuestPlace
 from sparktf.wire.security import ControlAccess
@@ -73,15 +75,32 @@ def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) 
             client, _ = stack.enter_context(connected(place.data, settings.access.tls))
             descriptor = flight.FlightDescriptor.for_command(b"answer")
             writer, reader = client.do_exchange(descriptor, call_options(settings.access.secret))
-            stack.callback(writer.close)
-            writer.begin(WRAPPED)
-            for batch in itertools.chain([first], batches):
-                writer.write_batch(wrapped(batch))
-            writer.done_writing()
-            for chunk in reader:
-                yield from batch_to_rows(unwrapped(chunk.data))
+            pool = stack.enter_context(ThreadPoolExecutor(1, "answers"))
+            stack.callback(reader.cancel)  # if nobody asks for the rest: then nothing waits for room any more
+            sent = pool.submit(_send, writer, itertools.chain([first], batches))
+            try:
+                for chunk in reader:
+                    yield from batch_to_rows(unwrapped(chunk.data))
+            except flight.FlightError:
+                sent.result()  # rows that could not be sent are why the call broke off
+                raise
+            sent.result()
     except flight.FlightError as error:
         raise NodeLostError(f"partition {split}: a node gave no results: {_line(error)}") from error
+
+
+def _send(writer: flight.FlightStreamWriter, batches: Iterable[pa.RecordBatch]) -> None:
+    """Sends all rows of a partition, and then how many they were; what breaks the call off, its reader is told."""
+    rows = 0
+    with suppress(flight.FlightError):
+        try:
+            writer.begin(WRAPPED)
+            for batch in batches:
+                writer.write_batch(wrapped(batch))
+                rows += batch.num_rows
+            writer.write_metadata(SplitEnd(rows=rows).model_dump_json().encode())
+        finally:
+            writer.done_writing()
 
 
 def _batches(split: int, rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:

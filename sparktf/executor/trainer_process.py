@@ -15,10 +15,11 @@ from typing import IO
 
 from sparktf.executor.forking import ForkedProcess, Nursery
 from sparktf.knobs import KNOBS
-from sparktf.rundir import RunDirectory, trainer_name
+from sparktf.rundir import trainer_name
 from sparktf.storage.file_systems import FileSystems
-from sparktf.wire.control import Bootstrap, TrainerExited, TrainerSpec
+from sparktf.wire.control import Bootstrap, TrainerExited
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.trainer_spec import TrainerSpec
 
 CODE = "sparktf-code-"
 """Prefix of folders with the user's code that the driver has sent."""
@@ -42,8 +43,7 @@ class TrainerProcess:
         name = trainer_name(**spec.sender)
         self._work = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
         self._log = base / f"{name}.log"
-        rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
-        self._log_target = rundir.log(name)
+        self._log_target = spec.rundir.log(name)
         self._stop_asked_s: float | None = None
         with self._log.open("wb") as log:
             self._process = self._fork(nursery, log) or self._spawn(log)
@@ -87,7 +87,7 @@ class TrainerProcess:
             self._stop_asked_s = now_s
             self._process.terminate()
             self._process.send_signal(signal.SIGCONT)  # a stopped process handles SIGTERM only when continued
-        elif now_s - self._stop_asked_s > self.spec.config.timeouts.stop:
+        elif now_s - self._stop_asked_s > self.spec.timeouts.stop:
             self._process.kill()
 
     def kill(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import dump_config
-from sparktf.driver.code.code_files import archive_files, code_files, digest_of, write_files
+from sparktf.driver.code.code_files import archive_files, code_files, digest_of, package_files, write_files
 from sparktf.driver.code.module import require_module, search_path
 from sparktf.driver.spark.log import QUIET_LOG4J
 from sparktf.errors import PreflightError
@@ -102,7 +102,7 @@ def _sparktf(config: JobConfig, folder: Path) -> tuple[str, ...]:
 
     A packed environment contains it, as does an installation on the nodes; a source tree has to travel.
     """
-    files = {} if config.submit.archive else code_files({"sparktf": "sparktf"}, search_path(None))
+    files = {} if config.submit.archive else package_files("sparktf", search_path(None))
     return (str(archive_files(files, folder / f"sparktf-{digest_of(files)}.zip")),) if files else ()
 
 

@@ -16,7 +16,7 @@ from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ConfigError
 from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
 from sparktf.storage.base import Storage
-from sparktf.tfrecords.replacing import Folder
+from sparktf.storage.transactions.replaced_folder import ReplacedFolder
 
 _SUCCESS = "_SUCCESS"
 _MODES = ("error", "errorifexists", "overwrite")
@@ -52,7 +52,7 @@ def write(
     file_systems = file_systems_of(spark)
     path = file_systems.normalise(path).rstrip("/")
     storage = file_systems.open(path)
-    folder = Folder(storage, path)
+    folder = ReplacedFolder(storage, path)
     folder.tidy(time.time())
     if mode != "overwrite" and storage.exists(path):
         raise ConfigError(f'{path} exists already: pass mode="overwrite" to replace it')

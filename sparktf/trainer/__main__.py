@@ -21,7 +21,8 @@ from sparktf.trainer.node.ending import end, fail
 from sparktf.trainer.node.report import EXIT_STOPPED, Reporter
 from sparktf.trainer.preload import complete_environment
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Bootstrap, TrainerSpec
+from sparktf.wire.control import Bootstrap
+from sparktf.wire.trainer_spec import Function, TrainerSpec
 
 _STUCK = 0.5
 """Fraction of `timeouts.start` after which a start is considered to hang."""
@@ -40,7 +41,7 @@ def main() -> None:
     spec = bootstrap.spec
     prepare_environment(spec)
     # Dumps the stacks of all threads into the log: nothing else would show a library that hangs, or a model that waits.
-    faulthandler.dump_traceback_later(spec.config.timeouts.start * _STUCK)
+    faulthandler.dump_traceback_later(spec.timeouts.start * _STUCK)
     client = ControlClient(bootstrap.access)
     reporter = Reporter(client, spec)
     reporter.start()
@@ -53,7 +54,7 @@ def main() -> None:
 
 
 def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
-    if spec.guest is not None:
+    if isinstance(spec, Function):
         guest_life.run(spec, client, reporter, work)
         return
     from sparktf.trainer import life  # noqa: PLC0415 - TensorFlow reads its environment when imported
@@ -64,7 +65,7 @@ def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: P
 def prepare_environment(spec: TrainerSpec) -> None:
     """Sets the variables that TensorFlow reads, before gRPC starts a thread."""
     complete_environment()
-    if spec.guest is not None:
+    if isinstance(spec, Function):
         set_cluster(spec.guest)
     elif len(spec.cluster.nodes()) > 1:
         os.environ["TF_CONFIG"] = tf_config(spec.cluster, spec.node)

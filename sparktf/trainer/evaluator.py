@@ -5,7 +5,6 @@ The driver decides which checkpoint comes next, and when the evaluation is over.
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -87,7 +86,6 @@ class CommitEvaluator:
         self._input = Input(place)
         self._output = Output(place, self._input.sampled, evaluates=True)
         self._output.check(self._model)
-        self._asked = itertools.count(1)
         self._gate: Gate | None = None
         self.position = Position()
 
@@ -118,9 +116,7 @@ class CommitEvaluator:
         self._finish(kept, comparison)
 
     def _next(self) -> NextCommit:
-        return self._place.ask(
-            Action.NEXT_COMMIT, NextCommitRequest(**self._place.spec.sender, number=next(self._asked)), NextCommit
-        )
+        return self._place.ask(Action.NEXT_COMMIT, NextCommitRequest(**self._place.spec.sender), NextCommit)
 
     def _evaluate(self, commit: Committed) -> None:
         self._place.enter("evaluating")

@@ -17,8 +17,9 @@ from sparktf.feed.channel.guest_feed import GuestQueue, GuestServer
 from sparktf.process.ports import started
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Action, Ready, TrainerSpec
+from sparktf.wire.control import Action, Ready
 from sparktf.wire.guest import GuestNode
+from sparktf.wire.trainer_spec import Function
 from sparktf.wire.uploads import Finished
 
 _LEADERS = ("chief", "master")
@@ -38,11 +39,9 @@ def set_cluster(node: GuestNode) -> None:
     os.environ["TF_GRPC_REUSE_PORT"] = "1"  # the agent holds the port until TensorFlow has taken it
 
 
-def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -> None:
     """Runs the function, and waits for the order to stop."""
     node = spec.guest
-    if node is None:
-        raise ValueError("a guest has a node")
     queue = GuestQueue(_MOST_NBYTES) if node.is_fed else None
     address = None
     if queue is not None:
@@ -51,13 +50,13 @@ def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path
         folder = work / "feed"
         folder.mkdir(mode=0o700)
         rest = (folder, access.secret, access.tls, queue)
-        server = started(host, spec.config.cluster.node_ports, lambda port: GuestServer(host, port, *rest))
+        server = started(host, spec.node_ports, lambda port: GuestServer(host, port, *rest))
         address = server.address
     ready = Ready(**spec.sender, replicas=1, keras="none", versions={}, weights=0, data=address)
     reporter.send(Action.READY, ready)
     faulthandler.cancel_dump_traceback_later()
     reporter.enter("training")
-    module, _, name = spec.config.model.partition(":")
+    module, _, name = spec.function.partition(":")
     main: NodeFunction = getattr(importlib.import_module(module), name)
     main(node, queue)
     if queue is not None:

@@ -14,7 +14,7 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import Reporter
 from sparktf.trainer.preload import put_off_wrappers, without_collector
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.trainer_spec import Training
 
 Life = Callable[[Place], None]
 """Does a trainer's work to its end: it ends the process, or raises."""
@@ -85,7 +85,7 @@ def life_of(strategy: Strategy, role: Role) -> Life:
     return life
 
 
-def run(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+def run(spec: Training, client: ControlClient, reporter: Reporter, work: Path) -> None:
     """Does the work that the specification names."""
     life = life_of(spec.config.cluster.strategy, spec.node.role)
     life(Place(spec, client, reporter, work))

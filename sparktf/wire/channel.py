@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pyarrow import flight
@@ -20,10 +23,32 @@ from sparktf.message import Message
 from sparktf.wire.control import Action
 from sparktf.wire.flight import call_options, client_options
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.sender import NodeMessage
 
 _GONE_WORDS = ("onnection refused", "No such file or directory", "Not a directory")
 
 _Answer = TypeVar("_Answer", bound=Message)
+
+
+class Numbers:
+    """Numbers what one process sends, so that the driver knows what it has served: see `NodeMessage.number`.
+
+    One message of an action is under way at a time: of two, the driver would refuse the one that comes second.
+    """
+
+    def __init__(self) -> None:
+        self._sent = dict.fromkeys(Action, 0)
+        self._locks = {action: threading.Lock() for action in Action}
+
+    @contextmanager
+    def numbered(self, action: Action, message: Message) -> Iterator[Message]:
+        """Gives a message of a node its number, which it keeps however often it is sent."""
+        if not isinstance(message, NodeMessage):
+            yield message
+            return
+        with self._locks[action]:
+            self._sent[action] += 1
+            yield message.model_copy(update={"number": self._sent[action]})
 
 
 class ControlClient:
@@ -35,6 +60,7 @@ class ControlClient:
 
     def __init__(self, access: ControlAccess) -> None:
         self.access = access
+        self._numbers = Numbers()
         self._client = flight.FlightClient(access.location, **client_options(access.tls))
         self._secret = access.secret
         self._location = access.location
@@ -61,7 +87,7 @@ class ControlClient:
         return answer.model_validate_json(results[0].body.to_pybytes())
 
     def call_patiently(self, action: Action, request: Message, answer: type[_Answer], *, patience_s: float) -> _Answer:
-        """Like `call`, but asks a lost driver again, with growing pauses, for `patience_s`; for idempotent actions.
+        """Like `call`, but asks a lost driver again, with growing pauses, for `patience_s`.
 
         It asks twice at least: the first call fails where this process stood still for longer than that.
         """
@@ -71,7 +97,8 @@ class ControlClient:
             wait=wait_random_exponential(multiplier=0.1, max=2.0),
             reraise=True,
         )
-        said: _Answer = retrying(self.call, action, request, answer)
+        with self._numbers.numbered(action, request) as numbered:
+            said: _Answer = retrying(self.call, action, numbered, answer)
         return said
 
     def close(self) -> None:

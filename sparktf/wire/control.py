@@ -6,29 +6,23 @@ Agents and trainers call, the driver answers; commands travel in the answers to 
 from __future__ import annotations
 
 import enum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sparktf.config.job import JobConfig
 from sparktf.errors import ErrorRecord
-from sparktf.feature import FeedSpec
-from sparktf.hadoop import HadoopConf
 from sparktf.message import Message
 from sparktf.results.carried import Carried
 from sparktf.results.keep import KeepRule
 from sparktf.results.result import NodeInput
-from sparktf.results.time_limit import TimeLimit
 from sparktf.results.usage import Usage
 from sparktf.sequence import Assignment, Stream
-from sparktf.topology import ClusterSpec, NodeId
+from sparktf.topology import NodeId
 from sparktf.wire.beats import QUICK_S
 from sparktf.wire.data import DataAddress, StagedShare
-from sparktf.wire.guest import GuestNode
-from sparktf.wire.model_source import ModelSource
-from sparktf.wire.restore import Restore
 from sparktf.wire.security import ControlAccess
-from sparktf.wire.sender import NodeMessage, Sender, TrainerKey
+from sparktf.wire.sender import NodeMessage, TrainerKey
+from sparktf.wire.trainer_spec import TrainerSpec
 
 
 class Action(enum.StrEnum):
@@ -104,7 +98,7 @@ class AgentHeartbeat(Message):
     """Sent as often as the answers say.
 
     Attributes:
-        number: Greater than that of any it has sent before: one that comes late is told by it.
+        number: As in `NodeMessage`.
         trainer: The one that runs here, or None.
     """
 
@@ -126,64 +120,6 @@ class Order(enum.StrEnum):
     STOP = "stop"
     REJOIN = "rejoin"
     DISMISS = "dismiss"
-
-
-class TrainerSpec(Message):
-    """All that a trainer needs for one attempt.
-
-    Attributes:
-        run_root: With config.name and run_id, the run directory.
-        incarnation: Which of the trainers that the node has had in the attempt.
-        rows: Rows of each planned stream in one epoch.
-        staged: Streams that Spark feeds, whose rows nobody knows beforehand.
-        source_version: Which version of a table the rows are of, if it has any.
-        assets: What `prepare` returned.
-        hadoop: Where the file systems are.
-        time_limit: What was left of the run's time when the attempt began; None where there is no limit.
-        init: Whose weights it begins from, where there is nothing to restore.
-        champion: What the trained model is compared with.
-        anchor: What it is compared with besides: see `Models`.
-        guest: Who the node is to a function of a guest's, which it runs in place of a training; None where it trains.
-    """
-
-    run_id: str
-    run_root: str
-    attempt: int
-    node: NodeId
-    cluster: ClusterSpec
-    config: JobConfig
-    feed: FeedSpec
-    rows: dict[Stream, int]
-    assets: dict[str, Any]
-    staged: tuple[Stream, ...] = ()
-    source_version: int | None = None
-    restore: Restore | None = None
-    hadoop: HadoopConf = HadoopConf()
-    incarnation: int = 0
-    time_limit: TimeLimit | None = None
-    init: ModelSource | None = None
-    champion: ModelSource | None = None
-    anchor: ModelSource | None = None
-    guest: GuestNode | None = None
-
-    @property
-    def sender(self) -> Sender:
-        """What every message of this trainer begins with."""
-        return Sender(attempt=self.attempt, node=self.node, incarnation=self.incarnation)
-
-    @property
-    def trainer(self) -> TrainerKey:
-        """Which trainer this makes."""
-        return TrainerKey(**self.sender)
-
-    @property
-    def leads(self) -> bool:
-        """Whether this trainer decides for all of them, and its files are kept."""
-        return self.node == self.cluster.leader
-
-    def has(self, stream: Stream) -> bool:
-        """Whether there is such a stream."""
-        return stream in self.staged or bool(self.rows.get(stream))
 
 
 class Bootstrap(Message):

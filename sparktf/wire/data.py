@@ -103,13 +103,11 @@ class Holding(Message):
     """What a worker under parameter servers has of an epoch that Spark feeds.
 
     Attributes:
-        number: Greater than that of anything it has said before.
         in_hand: Rows that wait for nobody else: read ahead, or handed out, and not marked as trained.
         moves: How often parts have come to what waits for training, or left it.
         receipts: Number of the last receipt that it has made.
     """
 
-    number: int
     in_hand: int
     moves: int
     receipts: int

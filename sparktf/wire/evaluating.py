@@ -8,13 +8,7 @@ from sparktf.wire.sender import NodeMessage
 
 
 class NextCommitRequest(NodeMessage):
-    """An evaluator asks what it is to evaluate. What it was given before, it reads no more.
-
-    Attributes:
-        number: Counts what this incarnation asks for; asked again, it is answered as before.
-    """
-
-    number: int
+    """An evaluator asks what it is to evaluate. What it was given before, it reads no more."""
 
 
 class NextCommit(Message):

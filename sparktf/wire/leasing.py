@@ -18,13 +18,10 @@ class BlockLeaseRequest(NodeMessage):
     """A worker asks for rows of the training stream to read.
 
     Attributes:
-        number: From 1 on, for each epoch of an incarnation. Asked again under the same number, as where an answer was
-            lost, it gets the same rows.
         rows: About how many it wants.
     """
 
     epoch: int
-    number: int
     rows: int
 
 

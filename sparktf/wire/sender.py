@@ -29,11 +29,14 @@ class NodeMessage(Message):
 
     Attributes:
         incarnation: Which of the trainers that this node has had in the attempt, from 0 on.
+        number: Counts what this incarnation sends of one action, from 1 on: sent again, as where an answer was lost, a
+            message keeps its number, and the driver answers as before. 0 for what is not sent again: heartbeats.
     """
 
     attempt: int
     node: NodeId
     incarnation: int = 0
+    number: int = 0
 
     @property
     def trainer(self) -> TrainerKey:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sparktf.driver.attempt.asynchronous import Asynchronous
@@ -14,9 +14,12 @@ from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
 from sparktf.driver.attempt.saves import Save, Start, joined_save
+from sparktf.driver.attempt.unfollowed import StandIn
+from sparktf.driver.gang.handlers import Answers
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
 from sparktf.feed.receipts import Trained
+from sparktf.message import Message
 from sparktf.topology import NodeId
 from sparktf.trainer.node import saving
 from sparktf.trainer.node.saving import Saves
@@ -26,7 +29,7 @@ from sparktf.trainer.parameter_server.tally import Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
 from sparktf.wire.leasing import Receipt
-from sparktf.wire.sender import NodeMessage
+from sparktf.wire.sender import NodeMessage, TrainerKey
 from sparktf.wire.uploads import Uploaded
 
 _succeeded = Attempt.succeed
@@ -40,6 +43,7 @@ _enter = rounds.Rounds.enter
 _outcome = rounds.Rounds.outcome
 _on_loss = Asynchronous.on_loss
 _place = Losses._place
+_once = Answers.once
 
 
 def _returned_at_once(self: Attempt, node: NodeId, agent: str, host: str, address: str, jvm: str = "") -> Trainer:
@@ -157,7 +161,23 @@ def _marked_at_its_end(self: LeasedFeed, rows: int, *, replayed: int, loss: floa
     return None if rows else _mark(self, rows, replayed=replayed, loss=loss)
 
 
+def _served_again(self: Answers, sender: Any, action: Any, number: int, serve: Callable[[], Message]) -> Message:
+    return serve()
+
+
+def _answered_as_its_node(
+    self: Answers, sender: Any, action: Any, number: int, serve: Callable[[], Message]
+) -> Message:
+    return _once(self, sender[:2] if isinstance(sender, TrainerKey) else sender, action, number, serve)
+
+
+def _served_late(self: Answers, sender: Any, action: Any, number: int, serve: Callable[[], Message]) -> Message:
+    last = self._last.get((sender, action))
+    return serve() if last is not None and number < last.number else _once(self, sender, action, number, serve)
+
+
 _ROUNDS = "sparktf.trainer.parameter_server.shared_updates.rounds"
+_ANSWERS = "sparktf.driver.gang.handlers.Answers"
 _FED = "sparktf.driver.attempt.rows.fed_rows"
 _LOOP = "sparktf.trainer.parameter_server.async_loop.AsyncLoop"
 _DISPATCH = "sparktf.trainer.parameter_server.dispatch"
@@ -172,7 +192,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "incarnations that are lost are closed": {"sparktf.trainer.parameter_server.tally.Tally.succeed": _never_closed},
     "the driver counts a receipt once": {"sparktf.driver.attempt.rows.lease_books.LeaseBooks._count": _counted_anew},
     "the coordinator takes a receipt once": {"sparktf.trainer.parameter_server.tally.Tally._take": _taken_anew},
-    "messages of older incarnations are refused": {"sparktf.driver.attempt.attempt.speaker": _any_incarnation},
+    "messages of older incarnations are refused": {"sparktf.driver.attempt.crew.speaker": _any_incarnation},
     "receipts of older incarnations are not taken": {
         "sparktf.trainer.parameter_server.tally.Tally._take": _taken_of_any
     },
@@ -199,7 +219,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
         "sparktf.driver.attempt.asynchronous.Asynchronous.saved": _coordinators_alone
     },
     "a stand-in has a place that nobody takes": {
-        "sparktf.driver.attempt.losses.Losses.settle": lambda self, vacancies, members, now_s, limit_s: None
+        "sparktf.driver.attempt.losses.Losses.overdue": lambda *known: StandIn({})
     },
     "a worker that comes later takes a stand-in's place": {
         "sparktf.driver.attempt.losses.Losses.may_be_followed": _without_stood_in
@@ -222,8 +242,11 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     },
     "an attempt begins with all of its workers": {"sparktf.driver.attempt.losses.have_met": lambda members: True},
     "whoever follows before all have met has as long to start": {
-        "sparktf.driver.attempt.attempt.started_s": lambda members, attempt_s: attempt_s
+        "sparktf.driver.attempt.standing.started_s": lambda members, attempt_s: attempt_s
     },
+    "a message that comes twice is served once": {f"{_ANSWERS}.once": _served_again},
+    "an answer is an incarnation's, and not its node's": {f"{_ANSWERS}.once": _answered_as_its_node},
+    "a message that comes after a later one is refused": {f"{_ANSWERS}.once": _served_late},
     "rounds know who is lost": {f"{_ROUNDS}.Rounds.succeed": lambda self, worker, incarnation: None},
 }
 """Guard -> what to patch -> with what."""

@@ -27,7 +27,7 @@ def _without_the_best(known: KnownCommits, steps: Sequence[int], rule: KeepRule 
 
 def _failed(self: Evaluating, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
     ruling = _on_loss(self, member, record, members)
-    return Fail(record) if isinstance(ruling, Replace) and member.node == self._node else ruling
+    return Fail(record) if isinstance(ruling, Replace) and member.node == self.node else ruling
 
 
 _COMMITS = "sparktf.driver.attempt.commits"

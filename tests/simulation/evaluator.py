@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-
 from simulation.evaluating import Counts, kept, read_counts, rule_of
 from simulation.nodes import Agent
 from simulation.roles import AsyncLine, Member
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
-from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.control import Action
 from sparktf.wire.evaluating import NextCommit, NextCommitRequest
 from sparktf.wire.restore import BestWeights, Committed
+from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished
 
 _EVALUATION_S = (0.3, 0.8, 0.8, 6.0)
@@ -21,10 +20,9 @@ _EVALUATION_S = (0.3, 0.8, 0.8, 6.0)
 class Evaluator(Member):
     """A node that evaluates what is committed while others train."""
 
-    def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
+    def __init__(self, line: AsyncLine, agent: Agent, spec: Training) -> None:
         super().__init__(line, agent, spec)
         self._rule = rule_of(spec.config)
-        self._asked = itertools.count(1)
         self._takes_s = self.process.rng.choice(_EVALUATION_S)
 
     def _train(self) -> None:
@@ -56,9 +54,7 @@ class Evaluator(Member):
 
     def _next(self) -> NextCommit:
         self.strike_called("evaluator-dies", "asks for a commit")
-        answer: NextCommit = self._call(
-            Action.NEXT_COMMIT, NextCommitRequest(**self.spec.sender, number=next(self._asked))
-        )
+        answer: NextCommit = self._call(Action.NEXT_COMMIT, NextCommitRequest(**self.spec.sender))
         return answer
 
     def _evaluate_commit(self, commit: Committed) -> None:

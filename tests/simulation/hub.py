@@ -101,6 +101,7 @@ class Process:
     Attributes:
         rng: Its own chance, so that what others do changes nothing of it.
         skew_s: By how much its clock on the wall is wrong.
+        numbers: What numbers its messages, once it has sent one.
     """
 
     def __init__(self, hub: Hub, name: str, seed: int, *, skew_s: float = 0.0) -> None:
@@ -108,6 +109,7 @@ class Process:
         self.name = name
         self.rng = random.Random(f"{seed} {name}")
         self.skew_s = skew_s
+        self.numbers: Any = None
         self.dead = False
         self.frozen = False
         self.on_end: list[Callable[[], None]] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -62,11 +61,10 @@ def fed(part: BlockPart) -> Part:
 
 def leased(worker: Worker, epoch: int, batch_rows: int) -> LeasedParts:
     """Returns the parts of an epoch that a worker leases from the driver."""
-    numbers = itertools.count(1)
 
     def lease(rows: int) -> BlockLease:
         worker.strike_called("worker-dies", "leases rows")
-        request = BlockLeaseRequest(**worker.spec.sender, epoch=epoch, number=next(numbers), rows=rows)
+        request = BlockLeaseRequest(**worker.spec.sender, epoch=epoch, rows=rows)
         answer: BlockLease = worker._call(Action.LEASE_BLOCKS, request)
         return answer
 

@@ -24,8 +24,9 @@ _AGAIN_S = 1.0
 
 DECISIONS = (
     "sparktf.trainer.parameter_server.async_loop.decide",
-    "sparktf.driver.attempt.attempt.decide",
+    "sparktf.driver.attempt.standing.decide",
     "sparktf.driver.attempt.losses.decide",
+    "sparktf.driver.attempt.attempt.Attempt.outcome",
     "sparktf.driver.gang.gang.gathered",
     "sparktf.driver.gang.gang.stopped",
     "sparktf.storage.transactions.ownership.next_step",

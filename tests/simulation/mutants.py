@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
-from simulation import async_mutants, evaluation_mutants, publishing_mutants
-from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
+from simulation import async_mutants, evaluation_mutants, head_mutants, heads, publishing_mutants
+from simulation.strategies import HEAD, LOCKSTEP, PARAMETER_SERVER
 from simulation.world import play, settle
 
 from sparktf.clock import ListeningClock
@@ -169,7 +169,7 @@ def _latest_unread(self: CheckpointStore) -> tuple[Manifest, str] | None:
 MUTANTS = (
     Mutant(
         "fence: a new driver moves the old one's away",
-        {"sparktf.storage.transactions.fence.Fence._sweep_aside": _nothing},
+        {"sparktf.storage.transactions.fence.Fence._sweep": _nothing},
     ),
     Mutant(
         "[1] a model is replaced through the fence",
@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant("owner of result.json", {"sparktf.driver.output.ResultFile.write": _anybodys_result}),
     Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.standing": _nothing_stands}),
     Mutant("an owner at work keeps the run", {"sparktf.storage.transactions.ownership.next_step": _taken_at_once}),
-    Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.attempt.speaker": _any_attempt}),
+    Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.crew.speaker": _any_attempt}),
     Mutant("all nodes have uploaded", {"sparktf.driver.attempt.lockstep.Lockstep.saved": _chief_alone}),
     Mutant(
         "rows of the cursor are not dealt again",
@@ -192,12 +192,12 @@ MUTANTS = (
     ),
     Mutant(
         "late and silent trainers are found",
-        {"sparktf.driver.attempt.attempt.missed": _nothing},
+        {"sparktf.driver.attempt.standing.missed": _nothing},
         only="trainer-freezes",
     ),
     Mutant(
         "[7] a silent trainer is looked for while only peers have spoken",
-        {"sparktf.driver.attempt.attempt.missed": _late_alone, "sparktf.driver.attempt.attempt.decide": _settled},
+        {"sparktf.driver.attempt.standing.missed": _late_alone, "sparktf.driver.attempt.standing.decide": _settled},
     ),
     Mutant("[6] an agent that was lost begins anew", {"sparktf.driver.gang.roster.Roster.heartbeat": _sent_home}),
     Mutant("an end that is told again", {"sparktf.driver.gang.roster.Roster.trainer_exited": _ended_again}),
@@ -220,6 +220,7 @@ MUTANTS = (
     ),
     Mutant("a driver that stood still has heard nobody", {"sparktf.clock.ListeningClock.now_s": _by_the_other_clock}),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
+    *(Mutant(guard, patches, HEAD) for guard, patches in head_mutants.GUARDS.items()),
     *(
         Mutant(guard, patches, only=publishing_mutants.ONLY.get(guard, ""))
         for guard, patches in publishing_mutants.GUARDS.items()
@@ -246,9 +247,15 @@ def caught(job: tuple[str, int, int]) -> Caught:
     guard, first, seeds = job
     with without(guard) as mutant:
         for seed in range(first, first + seeds):
-            if found := play((seed, None, mutant.strategy), mutant.kinds).violations:
+            if found := _violations(mutant, seed):
                 return Caught(guard, seed, found[0])
     return Caught(guard, -1, "nothing")
+
+
+def _violations(mutant: Mutant, seed: int) -> list[str]:
+    if mutant.strategy == HEAD:
+        return heads.play(seed).violations
+    return play((seed, None, mutant.strategy), mutant.kinds).violations
 
 
 def print_table(seeds: int, first: int, strategy: str | None, processes: int) -> int:

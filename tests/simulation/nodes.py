@@ -33,6 +33,7 @@ from sparktf.sequence import Stream, batch_shares, leading
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.saving import Saves
+from sparktf.wire.channel import Numbers
 from sparktf.wire.control import (
     Action,
     AgentHeartbeat,
@@ -48,9 +49,9 @@ from sparktf.wire.control import (
     StopOrder,
     TrainerExited,
     TrainerOrder,
-    TrainerSpec,
 )
 from sparktf.wire.data import DataAddress
+from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished, StagedFile
 
 _A = TypeVar("_A", bound=Message)
@@ -99,7 +100,7 @@ class Line(Protocol):
     def storage(self, process: Process) -> Storage:
         """Returns a node's view of the storage."""
 
-    def collective(self, spec: TrainerSpec) -> Collective:
+    def collective(self, spec: Training) -> Collective:
         """Returns that of an attempt's trainers."""
 
     def listen(self, trainer: Trainer) -> DataAddress:
@@ -114,7 +115,7 @@ class Line(Protocol):
     def hit(self, process: Process, what: str, *, lasts: bool = False) -> None:
         """Notes that something happened to a process, for which it may be blamed."""
 
-    def trainer(self, agent: Agent, spec: TrainerSpec) -> Trainer:
+    def trainer(self, agent: Agent, spec: Training) -> Trainer:
         """Starts a trainer of the node's role."""
 
     def began(self, trainer: Trainer) -> None:
@@ -128,15 +129,18 @@ def patiently(
     line: Line, caller: Process, action: Action, message: Message, patience_s: float, timeout_s: float
 ) -> Any:
     """Calls as `ControlClient.call_patiently` does."""
-    began_s, pause_s = line.hub.now, 0.1
-    while True:
-        try:
-            return line.call(caller, action, message, timeout_s)
-        except DriverLostError:
-            if line.hub.now - began_s >= patience_s:
-                raise
-        caller.sleep(pause_s)
-        pause_s = min(pause_s * 2, 2.0)
+    if caller.numbers is None:
+        caller.numbers = Numbers()
+    with caller.numbers.numbered(action, message) as numbered:
+        began_s, pause_s = line.hub.now, 0.1
+        while True:
+            try:
+                return line.call(caller, action, numbered, timeout_s)
+            except DriverLostError:
+                if line.hub.now - began_s >= patience_s:
+                    raise
+            caller.sleep(pause_s)
+            pause_s = min(pause_s * 2, 2.0)
 
 
 class Collective:
@@ -224,7 +228,7 @@ class Trainer:
         begun_s: When it was started.
     """
 
-    def __init__(self, line: Line, agent: Agent, spec: TrainerSpec) -> None:
+    def __init__(self, line: Line, agent: Agent, spec: Training) -> None:
         self.line = line
         self.spec = spec
         self.agent = agent
@@ -249,7 +253,7 @@ class Trainer:
         self.process.spawn(self._beats)
 
     @staticmethod
-    def _suffix(spec: TrainerSpec) -> str:
+    def _suffix(spec: Training) -> str:
         return f"{spec.attempt}-{spec.node.index}"
 
     @property
@@ -576,7 +580,7 @@ class Agent:
                     self._follow(orders.order, orders.trainer)
             self.process.sleep(0.5)
 
-    def _follow(self, order: Order, spec: TrainerSpec | None) -> None:
+    def _follow(self, order: Order, spec: Training | None) -> None:
         now_s, trainer = self.line.hub.now, self.trainer
         if order is Order.STOP and trainer is not None:
             if trainer.stop_asked_s is None:

@@ -35,8 +35,9 @@ from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSett
 from sparktf.trainer.parameter_server.membership.seats import are_there
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
-from sparktf.wire.control import Action, TrainerOrder, TrainerSpec, WorkerPlace, WorkersOrder
+from sparktf.wire.control import Action, TrainerOrder, WorkerPlace, WorkersOrder
 from sparktf.wire.leasing import Receipt
+from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished, Uploaded
 
 _LOOK_S = 0.2
@@ -100,7 +101,7 @@ class Member(Trainer):
     line: AsyncLine
 
     @staticmethod
-    def _suffix(spec: TrainerSpec) -> str:
+    def _suffix(spec: Training) -> str:
         return f"{spec.attempt}-{spec.node.role}-{spec.node.index}.{spec.incarnation}"
 
     @property
@@ -171,7 +172,7 @@ class Server(Member):
 class Worker(Member):
     """A worker: executes what comes, as `worker.Worker` does."""
 
-    def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
+    def __init__(self, line: AsyncLine, agent: Agent, spec: Training) -> None:
         super().__init__(line, agent, spec)
         line.replays.begun(line.lessee(spec.attempt, spec.node, spec.incarnation), self.process)
         self._receipts = Receipts(spec.node, spec.incarnation)
@@ -348,7 +349,7 @@ class Coordinator(Member):
 
     seated: tuple[WorkerPlace, ...] = ()
 
-    def __init__(self, line: AsyncLine, agent: Agent, spec: TrainerSpec) -> None:
+    def __init__(self, line: AsyncLine, agent: Agent, spec: Training) -> None:
         super().__init__(line, agent, spec)
         self._places: tuple[WorkerPlace, ...] = ()
         self._loop: AsyncLoop | None = None

@@ -50,11 +50,12 @@ from sparktf.sequence import Assignment, Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, Ready, TrainerExited, TrainerSpec
+from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders, Ready, TrainerExited
 from sparktf.wire.data import DataAddress
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
 from sparktf.wire.security import ControlAccess
 from sparktf.wire.sender import NodeMessage
+from sparktf.wire.trainer_spec import Training
 
 _WRITES = ("write", "upload", "make", "probe")
 _DEADLINE_S = 20.0
@@ -241,9 +242,9 @@ class SimSite:
         self._perhaps(agent.process, "node-dies", agent.die)
         self._perhaps(agent.process, "node-freezes", agent.freeze)
 
-    def trainer(self, agent: Agent, spec: TrainerSpec) -> Trainer:
+    def trainer(self, agent: Agent, spec: Training) -> Trainer:
         """Starts a trainer of the node's role."""
-        lives: dict[Role, Callable[[Any, Agent, TrainerSpec], Trainer]] = {
+        lives: dict[Role, Callable[[Any, Agent, Training], Trainer]] = {
             Role.CHIEF: Coordinator,
             Role.PS: ParameterServer,
             Role.WORKER: Worker if spec.cluster.ps else Trainer,
@@ -389,7 +390,7 @@ class SimSite:
         """Returns a node's view of the storage."""
         return SimStorage(self.world.disk, way_of(self.world, process))
 
-    def collective(self, spec: TrainerSpec) -> Collective:
+    def collective(self, spec: Training) -> Collective:
         """Returns that of an attempt's trainers."""
         found = self._collectives.get(spec.attempt)
         if found is None:

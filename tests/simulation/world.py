@@ -626,6 +626,7 @@ def _in_simulation(world: World) -> Iterator[None]:
         mock.patch("sparktf.trainer.parameter_server.telling.threading", THREADING),
         mock.patch("sparktf.trainer.parameter_server.accounts.threading", THREADING),
         mock.patch("sparktf.trainer.parameter_server.accounts.time", SimpleNamespace(sleep=_sleep)),
+        mock.patch("sparktf.wire.channel.threading", THREADING),
         mock.patch("pyarrow.flight.RecordBatchStream", lambda rows: rows),
         mock.patch("sparktf.driver.run.show_config", lambda config: json.dumps({"name": config.name})),
         mock.patch("sparktf.driver.gang.gang.installed_versions", dict),

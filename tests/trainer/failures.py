@@ -19,8 +19,9 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Action, Failed, TrainerSpec
+from sparktf.wire.control import Action, Failed
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.trainer_spec import Training
 
 ABORTED = """Graph execution error:
 
@@ -46,9 +47,9 @@ def told(config: JobConfig, what: str, nodes: int, folder: str) -> ErrorRecord:
     raise LookupError(f"nothing failed: {what}")
 
 
-def spec_of(config: JobConfig, nodes: int, index: int = 0) -> TrainerSpec:
+def spec_of(config: JobConfig, nodes: int, index: int = 0) -> Training:
     """Returns what the trainer of a gang of so many nodes gets."""
-    return TrainerSpec(
+    return Training(
         run_id="r",
         run_root=config.output.path,
         attempt=1,
@@ -61,7 +62,7 @@ def spec_of(config: JobConfig, nodes: int, index: int = 0) -> TrainerSpec:
     )
 
 
-def place_of(spec: TrainerSpec, work: Path, reporter: Any = None) -> Place:
+def place_of(spec: Training, work: Path, reporter: Any = None) -> Place:
     """Returns the place of a trainer whose driver does not answer."""
     client = ControlClient(ControlAccess(location="grpc://127.0.0.1:1", secret="s"))
     return Place(spec, client, reporter or Reporter(client, spec), work)

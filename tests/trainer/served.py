@@ -26,8 +26,9 @@ from sparktf.message import Message
 from sparktf.sequence import Cursor, Stream
 from sparktf.storage.file_systems import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role, tf_config
-from sparktf.wire.control import Action, TrainerSpec
+from sparktf.wire.control import Action
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched, Receipt
+from sparktf.wire.trainer_spec import Training
 
 COORDINATOR, WORKER, SERVER = (NodeId(role=role, index=0) for role in (Role.CHIEF, Role.WORKER, Role.PS))
 ID = "input:id"
@@ -56,9 +57,9 @@ class Lender:
         self.books.fetched(Fetched(attempt=1, node=COORDINATOR, receipts=tuple(receipts)))
 
 
-def spec_of(config: JobConfig, feed: FeedSpec, cluster: ClusterSpec, node: NodeId = WORKER) -> TrainerSpec:
+def spec_of(config: JobConfig, feed: FeedSpec, cluster: ClusterSpec, node: NodeId = WORKER) -> Training:
     """Returns what a node's trainer gets."""
-    return TrainerSpec(
+    return Training(
         run_id="r",
         run_root=config.output.path,
         attempt=1,
@@ -155,7 +156,7 @@ def refused_alone(config: JobConfig, folder: Path) -> tuple[ErrorRecord, list[in
     return failure.error_record(error, spec, work=folder, time_s=1.0, host="h"), ids.numpy().tolist()
 
 
-def _worker(config: JobConfig, lender: Lender, folder: Path) -> tuple[Any, TrainerSpec]:
+def _worker(config: JobConfig, lender: Lender, folder: Path) -> tuple[Any, Training]:
     module = importlib.import_module("sparktf.trainer.parameter_server.worker")
     inputs = importlib.import_module("sparktf.trainer.node.inputs")
     spec = spec_of(config, lender.plan.spec, ClusterSpec(chief=("h:1",), worker=("h:2",), ps=("h:3",)))

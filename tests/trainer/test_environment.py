@@ -10,7 +10,7 @@ PROGRAM = """
 import os
 from types import SimpleNamespace
 from sparktf.trainer.__main__ import prepare_environment
-prepare_environment(SimpleNamespace(guest=None, cluster=SimpleNamespace(nodes=lambda: [])))
+prepare_environment(SimpleNamespace(cluster=SimpleNamespace(nodes=lambda: [])))
 before = set(os.environ)
 import sparktf.trainer.life, tensorflow, keras
 print("added:", *sorted(set(os.environ) - before))

@@ -214,7 +214,7 @@ class Gang:
 
     def ended_s(self) -> float:
         """Waits until the attempt has failed; returns when that was."""
-        while self.attempt.outcome() is Outcome.RUNNING:
+        while self.attempt.apply(self.attempt.outcome()) is Outcome.RUNNING:
             self.now_s += 0.1
             assert self.now_s < 200
         return self.now_s
@@ -249,7 +249,7 @@ def test_a_frozen_executor_says_more_than_its_trainers_silence(gang: Gang) -> No
     gang.now_s = 110.0
     gang.lose_peers(0)
     gang.now_s = 115.2
-    assert gang.attempt.outcome() is Outcome.RUNNING
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.RUNNING
     gang.now_s = 115.4
     gang.attempt.agent_lost("agent 1", "lost its executor: silent for 15 s", "http://log")
 
@@ -261,7 +261,7 @@ def test_a_frozen_executor_says_more_than_its_trainers_silence(gang: Gang) -> No
 def test_a_killed_trainer_is_the_cause_although_its_agent_reports_it_after_its_peer(gang: Gang) -> None:
     gang.lose_peers(0)
     gang.now_s = 105.0
-    assert gang.attempt.outcome() is Outcome.RUNNING
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.RUNNING
     gang.exited(1, -9)
 
     assert gang.ended_s() == pytest.approx(106.0, abs=0.2)
@@ -281,7 +281,7 @@ def test_a_trainer_that_thaws_before_it_counts_as_lost_leaves_the_word_to_its_pe
 def test_after_a_cause_nobody_is_looked_for(gang: Gang) -> None:
     gang.exited(0, 1)
     gang.now_s = 150.0
-    assert gang.attempt.outcome() is Outcome.FAILED
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.FAILED
     assert gang.cause() == "worker 0 on h0 exited with 1"
     assert len(gang.attempt.failures) == 1
 
@@ -377,7 +377,7 @@ def test_no_beat_and_no_look_goes_through_a_large_gang_for_each_of_its_nodes(
         attempt.ready(Ready(attempt=1, node=node.model_copy(), replicas=1, keras="keras", versions={}, weights=1))
     for node in nodes * 2:  # in the second round all of them train
         attempt.heartbeat(Heartbeat(attempt=1, node=node.model_copy(), progress=Progress(phase="training")))
-    assert attempt.outcome() is Outcome.RUNNING
+    assert attempt.apply(attempt.outcome()) is Outcome.RUNNING
     attempt.progress()
     assert looked_up <= 20 * len(nodes)
 
@@ -412,7 +412,7 @@ def test_a_checkpoint_is_whole_once_every_node_has_uploaded_it_and_stands_where_
 def test_what_happens_to_a_trainer_once_all_have_finished_is_no_failure(gang: Gang) -> None:
     for index in range(2):
         gang.attempt.finished(Finished(attempt=1, node=NODES[index], step=3))
-    assert gang.attempt.outcome() is Outcome.DONE
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.DONE
     gang.exited(0, -9)
     gang.attempt.agent_lost("agent 1", "lost its executor: silent for 16 s")
     gang.attempt.stop()
@@ -424,7 +424,7 @@ def test_a_node_that_is_found_lost_while_the_others_are_stopped_is_still_the_cau
     gang.lose_peers(0)
     gang.now_s = 126.1
     gang.attempt.trainers[NODES[1]].heard_s = 126.0
-    assert gang.attempt.outcome() is Outcome.FAILED
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.FAILED
     gang.attempt.stop()
     gang.attempt.agent_lost("agent 1", "lost its executor: Spark gave it up")
     assert gang.cause() == "worker 1 on h1 lost its executor: Spark gave it up"
@@ -498,7 +498,7 @@ def test_what_a_node_has_read_is_the_sum_over_its_epochs_and_what_it_keeps_is_wh
 
 def test_a_loop_that_one_trainer_has_left_while_another_waits_for_it_is_the_models_failure(gang: Gang) -> None:
     gang.attempt.finished(Finished(attempt=1, node=NODES[0], step=3, early=True))
-    while gang.attempt.outcome() is Outcome.RUNNING:
+    while gang.attempt.apply(gang.attempt.outcome()) is Outcome.RUNNING:
         gang.now_s += 1
         gang.beat(1, step=4)
         assert gang.now_s < 200
@@ -516,6 +516,6 @@ def test_a_loop_that_goes_on_after_another_has_ended_is_left_alone(gang: Gang) -
     for step in range(4, 100):
         gang.now_s += 10
         gang.beat(1, step=step)
-        assert gang.attempt.outcome() is Outcome.RUNNING
+        assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.RUNNING
     gang.attempt.finished(Finished(attempt=1, node=NODES[1], step=99, early=True))
-    assert gang.attempt.outcome() is Outcome.DONE
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.DONE

@@ -123,7 +123,7 @@ def test_a_trainer_of_a_large_gang_is_lost_when_it_has_missed_three_heartbeats(t
     one = Trainer(NODE, "a", "h", heard_s=0.0, moved_s=0.0, state=TrainerState.TRAINING)
     attempt = Attempt(1, config, plan_lake(lake), Start(), [one], lambda: now_s, lambda: now_s)
     now_s = 89.9
-    assert attempt.outcome() is Outcome.RUNNING
+    assert attempt.apply(attempt.outcome()) is Outcome.RUNNING
     now_s = 90.1
-    attempt.outcome()
+    attempt.apply(attempt.outcome())
     assert [record.message for record in attempt.failures] == ["worker 0 on h was silent for 90 s"]

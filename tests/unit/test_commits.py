@@ -136,8 +136,7 @@ def test_an_attempt_begins_with_the_weights_that_it_goes_on_from_and_the_best_be
         evaluated=is_evaluated,
         best=best,
     )
-    commits = Commits()
-    commits.begin(restore)
+    commits = Commits(restore)
     follows = Committed(path="/c/20", step=20, epoch=1, files=("ckpt-20",))
     assert commits.next(RULE).commit == (None if is_evaluated else follows)
     commits.evaluated(result(20, 0.3))
@@ -147,8 +146,7 @@ def test_an_attempt_begins_with_the_weights_that_it_goes_on_from_and_the_best_be
 
 def test_the_best_weights_may_be_those_that_an_attempt_goes_on_from() -> None:
     best = BestWeights(evaluation=result(20, 0.1), path="/c/20", files=("ckpt-20",))
-    commits = Commits()
-    commits.begin(
+    commits = Commits(
         Restore(path="/c/20", step=20, cursor=Cursor(), rows_trained=9, files=("ckpt-20",), evaluated=True, best=best)
     )
     commits.end()

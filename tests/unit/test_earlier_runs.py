@@ -20,7 +20,7 @@ from sparktf.results.time_limit import Ending
 from sparktf.rundir import RunDirectory
 from sparktf.storage.file_systems import FileSystems, open_storage
 from sparktf.storage.local import LocalStorage
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.trainer_spec import Training
 
 STORAGE = LocalStorage()
 
@@ -69,10 +69,10 @@ def test_a_run_with_little_time_is_told_what_its_end_takes(
     config = pretend_config(write_lake(tmp_path / "lake", [40]), tmp_path / "runs", train=train)
     driver = PretendDriver(Application("app"), config, plan_source(config, open_storage, no_filter))
     driver.hooks = Night(FileSystems(), driver.site.clock, unmeasured)
-    told: list[TrainerSpec] = []
+    told: list[Training] = []
     begin = Gang.begin
 
-    def watched(gang: Gang, attempt: Any, specs: list[tuple[str, TrainerSpec]]) -> None:
+    def watched(gang: Gang, attempt: Any, specs: list[tuple[str, Training]]) -> None:
         told.extend(spec for _, spec in specs)
         begin(gang, attempt, specs)
 

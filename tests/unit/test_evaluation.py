@@ -42,7 +42,6 @@ class Gang:
         config = lake_config(lake, validation={"fraction": 0.3}).model_copy(update={"cluster": cluster})
         self.plan = plan_lake(lake, validation={"fraction": 0.3})
         self.now_s = 100.0
-        self.asked = 0
         self.nodes = cluster.shape.members(cluster.nodes)
         trainers = [Trainer(node, f"agent {i}", f"h{i}", 100.0, 100.0) for i, node in enumerate(self.nodes)]
         clock, wall = (lambda: self.now_s), (lambda: 1e9 + self.now_s)
@@ -63,13 +62,11 @@ class Gang:
         said = Progress(**{"phase": "training", **progress})
         return self.attempt.heartbeat(Heartbeat(**self.sender(node), progress=said)).beat_s
 
-    def ask(self, node: NodeId = EVALUATOR, number: int | None = None) -> NextCommit:
-        self.asked += number is None
-        number = self.asked if number is None else number
-        return self.attempt.next_commit(NextCommitRequest(**self.sender(node), number=number))
+    def ask(self, node: NodeId = EVALUATOR) -> NextCommit:
+        return self.attempt.next_commit(NextCommitRequest(**self.sender(node)))
 
     def commit(self, step: int) -> None:
-        self.attempt.evaluation.commits.add(Committed(path=f"/c/{step}", step=step, epoch=0, files=()))
+        self.attempt.commits.add(Committed(path=f"/c/{step}", step=step, epoch=0, files=()))
 
     def tell(self, step: int) -> None:
         self.attempt.metrics_reported(
@@ -96,7 +93,7 @@ class Gang:
 
     def lose(self) -> None:
         self.exit(EVALUATOR)
-        assert self.attempt.outcome() is Outcome.RUNNING
+        assert self.attempt.apply(self.attempt.outcome()) is Outcome.RUNNING
         self.succeed()
 
     def pass_time(self, seconds: float, *silent: NodeId) -> Outcome:
@@ -108,9 +105,9 @@ class Gang:
                     self.beat(node, step=second if node in self.leaders and trainer.finished is None else 0)
                     if node == EVALUATOR and trainer.finished is None:
                         self.ask()
-            if (outcome := self.attempt.outcome()) is not Outcome.RUNNING:
+            if (outcome := self.attempt.apply(self.attempt.outcome())) is not Outcome.RUNNING:
                 return outcome
-        return self.attempt.outcome()
+        return self.attempt.apply(self.attempt.outcome())
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -159,7 +156,7 @@ def test_the_run_ends_when_the_last_commit_is_evaluated(gang: Gang) -> None:
     assert gang.pass_time(30) is Outcome.RUNNING
     gang.tell(10)
     gang.commit(20)  # is whole only now
-    gang.attempt.evaluation.committed()
+    gang.attempt.all_committed()
     found = gang.ask().commit
     assert found is not None
     assert found.step == 20
@@ -167,7 +164,7 @@ def test_the_run_ends_when_the_last_commit_is_evaluated(gang: Gang) -> None:
     gang.tell(20)
     assert gang.ask().is_over
     gang.finish(EVALUATOR)
-    assert gang.attempt.outcome() is Outcome.DONE
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.DONE
     assert gang.attempt.evaluation.failed is None
 
 
@@ -175,13 +172,13 @@ def test_an_evaluator_has_to_do_while_others_train(gang: Gang) -> None:
     gang.commit(10)
     gang.ask()
     gang.tell(10)
-    gang.attempt.evaluation.committed()
+    gang.attempt.all_committed()
     assert not gang.ask().is_over
 
 
 def test_nobody_is_missed_once_the_training_is_done(gang: Gang) -> None:
     gang.finish(*gang.leaders)
-    assert gang.attempt.outcome() is Outcome.RUNNING
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.RUNNING
     for node in gang.nodes:
         if node != EVALUATOR:
             gang.exit(node, 1)
@@ -189,16 +186,16 @@ def test_nobody_is_missed_once_the_training_is_done(gang: Gang) -> None:
     assert not gang.attempt.failures
     assert not gang.attempt.vacant()
     gang.finish(EVALUATOR)
-    assert gang.attempt.outcome() is Outcome.DONE
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.DONE
 
 
 def test_those_that_wait_for_the_evaluator_are_heard_as_seldom_as_if_they_trained(gang: Gang) -> None:
     steady_s = gang.beat(gang.leaders[0])
     gang.finish(*gang.leaders)
-    gang.attempt.outcome()
+    gang.attempt.apply(gang.attempt.outcome())
     assert gang.beat(gang.leaders[0]) == steady_s
     gang.finish(EVALUATOR)
-    assert gang.attempt.outcome() is Outcome.DONE
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.DONE
     assert gang.beat(gang.leaders[0]) < steady_s
 
 
@@ -210,7 +207,7 @@ def test_nobody_follows_a_worker_once_the_training_is_done(lake: Path) -> None:
     assert gang.pass_time(2 * gang.limits.replace) is Outcome.RUNNING
     assert not gang.attempt.vacant()
     gang.finish(EVALUATOR)
-    assert gang.attempt.outcome() is Outcome.DONE
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.DONE
 
 
 # ---- losses ----
@@ -253,7 +250,7 @@ def test_an_evaluator_that_is_not_ready_in_time_ends_the_attempt(lake: Path) -> 
         gang.now_s += 1
         for node in gang.nodes:
             gang.beat(node, step=int(gang.now_s))
-        gang.attempt.outcome()
+        gang.attempt.apply(gang.attempt.outcome())
     assert "evaluator 0 on h2 was not ready within timeouts.start" in gang.attempt.failures[0].message
 
 
@@ -286,7 +283,7 @@ def test_evaluators_that_are_lost_again_and_again_without_a_result_are_given_up(
     )
     assert gang.attempt.warnings == [failed.message]
     gang.finish(*gang.leaders)
-    assert gang.attempt.outcome() is Outcome.DONE
+    assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.DONE
 
 
 def test_an_evaluator_that_nobody_follows_is_waited_for_while_others_train_and_not_much_longer(gang: Gang) -> None:
@@ -304,19 +301,6 @@ def test_an_evaluator_that_nobody_follows_is_waited_for_while_others_train_and_n
     assert not gang.attempt.failures
 
 
-def test_what_is_asked_twice_lets_go_of_nothing_that_is_read(gang: Gang) -> None:
-    gang.commit(10)
-    assert gang.ask(number=1).commit is not None
-    gang.tell(10)
-    gang.commit(20)
-    first = gang.ask(number=2)
-    gang.commit(30)
-    assert gang.ask(number=2) == first
-    with pytest.raises(RefusedError, match="has asked for the next commit since"):
-        gang.ask(number=1)
-    assert gang.attempt.evaluation.commits.release([20], None) == ()
-
-
 def test_an_evaluation_that_stands_still_is_lost_and_one_that_waits_or_reads_is_not(gang: Gang) -> None:
     gang.attempt._timeouts = gang.limits.model_copy(update={"progress": 50.0})
     assert gang.pass_time(200) is Outcome.RUNNING, "it asks"
@@ -326,7 +310,7 @@ def test_an_evaluation_that_stands_still_is_lost_and_one_that_waits_or_reads_is_
         gang.now_s += 1
         for node in gang.nodes:
             gang.beat(node, step=1000 + second if node in gang.leaders else 0, rows_trained=min(second, 100))
-        gang.attempt.outcome()
+        gang.attempt.apply(gang.attempt.outcome())
         if second < 140:
             assert not gang.attempt.vacant()
         elif gang.attempt.vacant():

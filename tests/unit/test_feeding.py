@@ -78,7 +78,7 @@ class Fed:
         self.now_s += seconds
         for node in NODES:
             self.attempt.heartbeat(Heartbeat(attempt=1, node=node, progress=Progress()))
-        self.attempt.outcome()
+        self.attempt.apply(self.attempt.outcome())
 
     def ask(self, node: NodeId, epoch: int = 0) -> StagedShare:
         request = AssignmentRequest(attempt=1, node=node, stream=TRAIN, epoch=epoch)

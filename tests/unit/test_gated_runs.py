@@ -23,12 +23,12 @@ from sparktf.results.comparison import Comparison, Difference
 from sparktf.results.result import Application, RunResult
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.trainer_spec import Training
 
 GATE = {"metrics": {"auc": {"tolerance": 0.01}}}
 
 
-def compared(spec: TrainerSpec, *, promote: bool = True) -> Comparison:
+def compared(spec: Training, *, promote: bool = True) -> Comparison:
     """Returns what a node finds that is given a champion, or none."""
     champion = spec.champion
     version = None if champion is None else champion.version
@@ -44,7 +44,7 @@ def compared(spec: TrainerSpec, *, promote: bool = True) -> Comparison:
     )
 
 
-def kept(spec: TrainerSpec) -> Comparison:
+def kept(spec: Training) -> Comparison:
     return compared(spec, promote=False)
 
 
@@ -114,7 +114,7 @@ def test_the_best_of_the_last_versions_is_the_anchor_unless_it_is_the_champion(n
         driver = nights.driver(run_id, gate={**GATE, **gate})
         driver.run_id = run_id
 
-        def compare(spec: TrainerSpec) -> Comparison:
+        def compare(spec: Training) -> Comparison:
             anchors.append(None if spec.anchor is None else spec.anchor.label)
             found = compared(spec)
             (difference,) = found.differences
@@ -149,7 +149,7 @@ def test_a_champion_of_a_later_day_knows_rows_that_the_run_has_not_seen(nights: 
 
 
 def test_so_does_an_anchor_of_a_later_day(nights: Nights) -> None:
-    def worse(spec: TrainerSpec) -> Comparison:
+    def worse(spec: Training) -> Comparison:
         found = compared(spec)
         (difference,) = found.differences
         if difference.champion is not None:
@@ -213,12 +213,12 @@ def test_the_verdict_is_final_and_a_person_may_promote_the_model_all_the_same(
 
 @pytest.mark.parametrize("find", [compared, kept])
 def test_a_version_that_came_since_the_comparison_is_compared_with_next_time(
-    nights: Nights, find: Callable[[TrainerSpec], Comparison]
+    nights: Nights, find: Callable[[Training], Comparison]
 ) -> None:
     nights.another()
     driver = nights.driver()
 
-    def overtaken(spec: TrainerSpec) -> Comparison:
+    def overtaken(spec: Training) -> Comparison:
         nights.another()
         return find(spec)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -72,10 +73,8 @@ def fed(*parts: list[Any], answers: bool = False) -> tuple[GuestQueue, list[Brou
     queue, streams = GuestQueue(1 << 20), []
     for part in parts:
         stream = BroughtRows(wants_answers=answers)
-        if answers:
-            queue.begin_answers(stream, len(part))
-        queue.put(rows_to_batch(part), stream)
-        queue.put(None, stream)
+        with queue.answered(stream) if answers else nullcontext():
+            queue.put(rows_to_batch(part), stream)
         streams.append(stream)
     return queue, streams
 

@@ -8,6 +8,7 @@ the DAGs of yarn/schedules, which run in Airflow's environment.
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import re
 import sys
@@ -233,8 +234,9 @@ def room_of(module: str) -> str:
     return "root" if not (ROOT / "sparktf" / Path(*below)).is_dir() and len(below) == 1 else "/".join(below)
 
 
-def imports(path: Path) -> Iterator[Import]:
-    """Yields every import of a file, also those in functions and under `if TYPE_CHECKING`."""
+@functools.cache
+def imports(path: Path) -> list[Import]:
+    """Returns every import of a file, also those in functions and under `if TYPE_CHECKING`."""
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     typing_only = {
         id(inner)
@@ -243,9 +245,11 @@ def imports(path: Path) -> Iterator[Import]:
         for statement in node.body
         for inner in ast.walk(statement)
     }
-    for node in ast.walk(tree):
-        for module in imported_modules(node, path):
-            yield Import(module, node.lineno, id(node) in typing_only)  # type: ignore[attr-defined]
+    return [
+        Import(module, node.lineno, id(node) in typing_only)  # type: ignore[attr-defined]
+        for node in ast.walk(tree)
+        for module in imported_modules(node, path)
+    ]
 
 
 def imported_modules(node: ast.AST, path: Path) -> list[str]:

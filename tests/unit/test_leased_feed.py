@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import random
 import threading
@@ -498,11 +497,10 @@ class Worker:
     def __init__(self, plan: Plan, books: LeaseBooks, node: NodeId, incarnation: int, epoch: int) -> None:
         self.receipts = Receipts(node, incarnation)
         self.trained: dict[int, list[int]] = {}
-        numbers = itertools.count(1)
 
         def lend(rows: int) -> BlockLease:
             who = Sender(attempt=1, node=node, incarnation=incarnation)
-            return books.lease(BlockLeaseRequest(**who, epoch=epoch, number=next(numbers), rows=rows))
+            return books.lease(BlockLeaseRequest(**who, epoch=epoch, rows=rows))
 
         self.feed = opened(plan, lend, self.receipts, epoch=epoch)
 

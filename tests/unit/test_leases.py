@@ -178,14 +178,12 @@ class Worker:
     Attributes:
         left: What it has leased and not trained.
         receipts: All that it has made, with the rows that each is of; so many of them are `fetched`.
-        asked: How often it has asked for rows in this epoch.
     """
 
     lessee: Lessee
     left: list[Piece] = field(default_factory=list)
     receipts: list[tuple[Receipt, list[Row]]] = field(default_factory=list)
     fetched: int = 0
-    asked: int = 0
 
     @property
     def sender(self) -> Sender:
@@ -238,8 +236,6 @@ class Walk:
     def go_through(self, epoch: int) -> None:
         """Goes on until every worker has heard that the epoch has ended."""
         self.epoch, self.counted, ended = epoch, Counter(), set[Lessee]()
-        for worker in [*self.workers, *self.lost]:
-            worker.asked = 0
         for _ in range(20_000):
             worker, action = self.rng.choice(self.workers), self.rng.random()
             if action < 0.3:
@@ -259,16 +255,10 @@ class Walk:
         raise AssertionError("the epoch never ends")
 
     def lease(self, worker: Worker) -> BlockLease:
-        """A worker asks, and gets its answer now or when it asks again."""
-        worker.asked += 1
+        """A worker asks."""
         rows = self.rng.randint(1, 40)
-        request = BlockLeaseRequest(**worker.sender, epoch=self.epoch, number=worker.asked, rows=rows)
+        request = BlockLeaseRequest(**worker.sender, epoch=self.epoch, rows=rows)
         answer = self.books.lease(request)
-        if self.rng.random() < 0.3:
-            assert self.books.lease(request).pieces == answer.pieces
-        if worker.asked > 1 and not answer.ended and self.rng.random() < 0.1:
-            with pytest.raises(RefusedError, match="has asked for more of epoch"):
-                self.books.lease(request.model_copy(update={"number": worker.asked - 1}))
         worker.left += answer.pieces
         return answer
 
@@ -293,7 +283,7 @@ class Walk:
         node, incarnation = worker.lessee
         self.lost = [each for each in self.lost if each.lessee.node != node or each.lessee.incarnation > incarnation]
         self.fetch(worker, Closed(node=node, incarnation=incarnation))
-        late = BlockLeaseRequest(**worker.sender, epoch=self.epoch, number=worker.asked + 1, rows=9)
+        late = BlockLeaseRequest(**worker.sender, epoch=self.epoch, rows=9)
         answer = refused_or(self.books, late)
         assert answer is None or answer.ended
 
@@ -318,10 +308,8 @@ def book_of(plan: Plan) -> LeaseBooks:
     return LeaseBooks(plan, Cursor(), lake_config(), hosts)
 
 
-def asked(books: LeaseBooks, lessee: Lessee, number: int = 1, rows: int = 1_000_000) -> BlockLease:
-    request = BlockLeaseRequest(
-        attempt=1, node=lessee.node, incarnation=lessee.incarnation, epoch=0, number=number, rows=rows
-    )
+def asked(books: LeaseBooks, lessee: Lessee, rows: int = 1_000_000) -> BlockLease:
+    request = BlockLeaseRequest(attempt=1, node=lessee.node, incarnation=lessee.incarnation, epoch=0, rows=rows)
     return books.lease(request)
 
 
@@ -404,21 +392,20 @@ def test_an_incarnation_that_never_spoke_is_closed_with_those_after_it() -> None
     plan = placed(1, 1, 4)
     books = book_of(plan)
     lost, last = (Lessee(ONE.node, i) for i in (0, 1))
-    number = 1
-    while asked(books, lost, number).pieces:
-        number += 1
+    while asked(books, lost).pieces:
+        pass
     assert not asked(books, TWO).pieces
     books.fetched(fetched(closed=(Closed(node=last.node, incarnation=last.incarnation),)))
-    assert sum(piece.rows for piece in asked(books, TWO, 2).pieces) >= plan.rows(TRAIN) / 6
+    assert sum(piece.rows for piece in asked(books, TWO).pieces) >= plan.rows(TRAIN) / 6
     with pytest.raises(RefusedError, match="worker 0 is closed"):
-        asked(books, lost, number + 1)
+        asked(books, lost)
 
 
 def test_an_epoch_that_is_over_is_leased_no_more_whatever_is_left() -> None:
     books = book_of(placed(3, 1, 40))
-    assert asked(books, ONE, 1, rows=1).pieces
+    assert asked(books, ONE, rows=1).pieces
     books.end(0)
-    assert asked(books, ONE, 2) == asked(books, TWO) == BlockLease(ended=True)
+    assert asked(books, ONE) == asked(books, TWO) == BlockLease(ended=True)
 
 
 def test_what_lies_on_a_successors_host_is_its_own_from_the_next_epoch_on() -> None:
@@ -426,7 +413,7 @@ def test_what_lies_on_a_successors_host_is_its_own_from_the_next_epoch_on() -> N
     books = LeaseBooks(plan, Cursor(), lake_config(), {ONE.node: "n0", TWO.node: "n1"})
     asked(books, ONE, rows=1)
     books.move(ONE.node, "n3")
-    request = BlockLeaseRequest(attempt=1, node=ONE.node, incarnation=1, epoch=1, number=1, rows=100_000)
+    request = BlockLeaseRequest(attempt=1, node=ONE.node, incarnation=1, epoch=1, rows=100_000)
     splits = [split for piece in books.lease(request).pieces for split in piece.splits]
     assert len(splits) == 5
     assert all(split.local_nbytes == split.nbytes for split in splits)

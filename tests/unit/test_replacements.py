@@ -34,8 +34,8 @@ from sparktf.wire.control import (
     Ready,
     Registration,
     TrainerExited,
-    TrainerSpec,
 )
+from sparktf.wire.trainer_spec import Training
 
 WORKERS = [NodeId(role=Role.WORKER, index=i) for i in range(2)]
 
@@ -60,7 +60,7 @@ class Agents:
         self.dispatcher = Dispatcher(self.gang.roster)
         self.handlers = self.dispatcher.handlers()
         self._numbers = itertools.count(1)
-        self.running: dict[str, TrainerSpec] = {}
+        self.running: dict[str, Training] = {}
         for i in range(4):
             self.register(f"a{i}", i)
         shape = self.config.cluster.shape
@@ -97,11 +97,11 @@ class Agents:
         orders: Orders = self.say(Action.AGENT_HEARTBEAT, beat)
         return orders
 
-    def take(self, agent: str, address: str = "") -> TrainerSpec:
+    def take(self, agent: str, address: str = "") -> Training:
         """The agent is told to start a trainer, and that is ready."""
         orders = self.beat(agent, address)
         assert orders.order is Order.START
-        assert orders.trainer is not None
+        assert isinstance(orders.trainer, Training)
         self.running[agent] = orders.trainer
         assert self.beat(agent, address).order is Order.WAIT
         ready = Ready(**orders.trainer.sender, replicas=1, keras="keras", versions={}, weights=1)
@@ -135,7 +135,7 @@ class Agents:
 
     def outcome(self) -> Outcome:
         with self.gang.roster.changed:
-            return self.attempt.outcome()
+            return self.attempt.apply(self.attempt.outcome())
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agent
     agents.register("b9", int(agent[1]), host="h9", task=9)
     for lost in agents.gang.roster.sweep():
         with agents.gang.roster.changed:
-            agents.attempt.agent_lost(lost.agent.id, lost.in_words())
+            agents.attempt.agent_lost(lost.agent.id, lost.gang_text())
     assert agents.fill() == ["worker 0 gets another trainer, on h9"]
 
     spec = agents.take("b9")
@@ -219,7 +219,7 @@ def test_an_agent_that_was_killed_is_told_as_that_and_a_removed_executor_as_one(
     agents.register("b1", int(killed[1]), jvm=killed, task=8)
     agents.register("b2", int(elsewhere[1]), host="h9", task=9)
     agents.gang.roster.lose(removed, "it was removed")
-    told = [lost.in_words() for lost in agents.gang.roster.sweep()]
+    told = [lost.gang_text() for lost in agents.gang.roster.sweep()]
     assert told[:2] == [
         "lost its agent: Spark started it again on the same executor, where its process had ended",
         "lost its agent: Spark started it again elsewhere",
@@ -295,7 +295,7 @@ def test_an_agent_that_cannot_start_trainers_ends_the_run_with_what_is_wrong_the
     del agents.running[agent]
     agents.register("b9", int(agent[1]), host="h9", task=9, problems=("tensorflow is not installed",))
     for lost in agents.gang.roster.sweep():
-        agents.attempt.agent_lost(lost.agent.id, lost.in_words())
+        agents.attempt.agent_lost(lost.agent.id, lost.gang_text())
     with pytest.raises(PreflightError, match="on executor h9: tensorflow is not installed"):
         agents.fill()
 

@@ -11,7 +11,8 @@ from sparktf.driver.gang.roster import Roster
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AgentState
 from sparktf.topology import NodeId, Role
-from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited, TrainerSpec
+from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited
+from sparktf.wire.trainer_spec import Training
 
 SILENCE_S = 10.0
 SPEC = trainer_spec()
@@ -35,13 +36,13 @@ def registration(agent: str, partition: int = 0, before: str = "", task: int = 0
 _NUMBERS = itertools.count(1)
 
 
-def beat(agent: str, trainer: TrainerSpec | None = None, address: str = "h:1") -> AgentHeartbeat:
+def beat(agent: str, trainer: Training | None = None, address: str = "h:1") -> AgentHeartbeat:
     """What an agent says while it runs a trainer, or none."""
     running = None if trainer is None else trainer.trainer
     return AgentHeartbeat(agent=agent, number=next(_NUMBERS), address=address, trainer=running)
 
 
-def exited(agent: str, trainer: TrainerSpec = SPEC) -> TrainerExited:
+def exited(agent: str, trainer: Training = SPEC) -> TrainerExited:
     return TrainerExited(agent=agent, **trainer.sender, exit_code=0, time_s=0.0, log="", log_tail="")
 
 
@@ -256,19 +257,6 @@ def test_dismissed_agents_are_sent_home_and_nobody_registers_any_more(roster: Ro
     assert roster.here() == []
     with pytest.raises(RefusedError, match="the run is over"):
         roster.register(registration("late", partition=1))
-
-
-def test_a_heartbeat_that_comes_after_a_later_one_says_nothing_of_today(roster: Roster) -> None:
-    roster.register(registration("a"))
-    late = beat("a", address="h:1")
-    roster.heartbeat(beat("a", address="h:2"))
-    assert roster.heartbeat(late).order is Order.WAIT
-    assert [agent.address for agent in roster.here()] == ["h:2"], "the next trainer begins where the agent holds a port"
-    roster.start([("a", SPEC)])
-    late_too = beat("a")
-    assert roster.heartbeat(beat("a")).order is Order.START
-    roster.heartbeat(beat("a", SPEC))
-    assert roster.heartbeat(late_too).order is Order.WAIT, "it was sent before the trainer began"
 
 
 def test_an_agent_that_may_have_begun_a_trainer_or_ended_one_is_not_quiet_until_it_is_heard(roster: Roster) -> None:

@@ -217,7 +217,7 @@ class Evaluated:
 
     @property
     def commits(self) -> Commits:
-        return self.attempt.evaluation.commits
+        return self.attempt.commits
 
     def sender(self, node: NodeId) -> Sender:
         return Sender(attempt=1, node=node, incarnation=self.attempt.trainers[node].incarnation)

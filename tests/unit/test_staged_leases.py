@@ -101,7 +101,7 @@ def test_nothing_is_left_of_an_epoch_that_is_over(books: LeaseBooks) -> None:
 
 def test_no_blocks_are_leased_where_spark_feeds_the_rows(books: LeaseBooks) -> None:
     with pytest.raises(RefusedError, match="worker 0 leases no rows"):
-        books.lease(BlockLeaseRequest(attempt=1, node=ONE, epoch=1, number=1, rows=9))
+        books.lease(BlockLeaseRequest(attempt=1, node=ONE, epoch=1, rows=9))
 
 
 def test_workers_take_what_is_trained_and_the_coordinator_what_is_evaluated() -> None:

@@ -6,33 +6,24 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.attempt.discipline import Discipline, Fail, Replace
+from sparktf.driver.attempt.commits import Commits
+from sparktf.driver.attempt.crew import Crew, exit_facts
+from sparktf.driver.attempt.discipline import Fail, Replace
 from sparktf.driver.attempt.disciplines import DISCIPLINES
-from sparktf.driver.attempt.evaluation import Evaluating
-from sparktf.driver.attempt.health import (
-    Failure,
-    Failures,
-    Now,
-    Outcome,
-    Since,
-    decide,
-    exit_text,
-    left_behind,
-    loss,
-    missed,
-    rhythm_of,
-)
+from sparktf.driver.attempt.evaluation import Evaluating, result_of
+from sparktf.driver.attempt.health import Failure, Now, Outcome, Since, rhythm_of
 from sparktf.driver.attempt.losses import Losses, Vacancy
-from sparktf.driver.attempt.members import Members, Trainer, are_training, rows_trained, speaker, started_s
+from sparktf.driver.attempt.members import Trainer, are_training, rows_trained
 from sparktf.driver.attempt.rows.accounting import EpochAccount, is_wrong_before
 from sparktf.driver.attempt.rows.fed_rows import FedRows
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.driver.attempt.rows.shares import Dealing, done_of, keeps
 from sparktf.driver.attempt.saves import Save, Start, Uploads
+from sparktf.driver.attempt.standing import Known, Standing, standing
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, RowAccountingError, record_of
-from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
+from sparktf.lifecycle import AttemptEvent, AttemptState, TrainerEvent, TrainerState
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 from sparktf.wire.control import (
@@ -40,7 +31,6 @@ from sparktf.wire.control import (
     AssignmentAnswer,
     AssignmentRequest,
     EpochDone,
-    Failed,
     Heartbeat,
     Metrics,
     Progress,
@@ -54,22 +44,21 @@ from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, Work, WorkReque
 from sparktf.wire.evaluating import NextCommit, NextCommitRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
 from sparktf.wire.sender import NodeMessage
-from sparktf.wire.uploads import Finished, Uploaded
+from sparktf.wire.uploads import Uploaded
 
 
-class Attempt:
-    """The state of one attempt; not thread-safe, the caller holds the roster's lock.
+class Attempt(Crew):
+    """The state of one attempt to train; see `Crew`.
 
     Attributes:
-        number: Unique within the run.
-        state: Where it stands.
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
         warnings: What is to be mentioned, each once.
         start: Where it has begun.
         fed: What it knows of rows that Spark feeds.
         losses: Trainers that were lost while it went on.
-        evaluation: What an evaluator is at; there need not be one.
+        evaluation: What is known of the evaluator; there need not be one.
+        commits: What it is to read.
     """
 
     def __init__(
@@ -89,46 +78,41 @@ class Attempt:
             clock: Monotonic seconds; `wall` gives those since the epoch.
             hosts: The host of each node by which data is dealt. Default: where the trainers are.
         """
-        self.number = number
-        self.state = AttemptState.RUNNING
-        self.trainers: Members = {t.node: t for t in trainers}
+        super().__init__(number, trainers, rhythm_of(config), clock, wall)
         self.metrics: list[Metrics] = []
         self.epochs: dict[int, EpochAccount] = {}
         self.warnings: list[str] = []
         self.start = start
         self._config = config
-        self._rhythm = rhythm_of(config)
         self._timeouts = config.timeouts.model_copy(update={"heartbeat": self._rhythm.silence_s})
         self._plan = plan
         self._hosts = dict(zip(self.trainers, [t.host for t in trainers] if hosts is None else hosts, strict=True))
-        self._clock = clock
-        self._wall = wall
-        self.evaluation = Evaluating(DISCIPLINES[config.cluster.strategy], self.trainers)
-        self.evaluation.commits.begin(start.restore)
-        self._discipline: Discipline = self.evaluation
+        self.evaluation = Evaluating.beside(DISCIPLINES[config.cluster.strategy], self.trainers)
+        self.commits = Commits(start.restore)
         # Of a thousand nodes, each is looked up at every heartbeat.
-        self._reporters = dict.fromkeys(self._discipline.reporters(self.trainers))
-        self._lessees = dict.fromkeys(self._discipline.lessees(self.trainers))
-        self._movers = self.evaluation.movers(self._reporters)
-        self._started_s = clock()
-        self._failures = Failures()
+        self._reporters = dict.fromkeys(self.evaluation.reporters(self.trainers))
+        self._lessees = dict.fromkeys(self.evaluation.lessees(self.trainers))
         self._dealing = Dealing(plan, config.data)
-        hosts_of = {node: self.trainers[node].host for node in self._lessees}
-        self._leases = LeaseBooks(plan, start.cursor, config, hosts_of)
+        self._leases = LeaseBooks(plan, start.cursor, config, {n: self.trainers[n].host for n in self._lessees})
         self.losses = Losses(self._lessees, config, self._leases.fruitful)
-        self.fed = FedRows(self._leases, self._ledger() if plan.staged else None)
+        takers = {stream: self.evaluation.fed(stream, self.trainers) for stream in plan.staged}
+        places = {trainer.node: FeedAddress(trainer.host, trainer.jvm) for trainer in trainers}
+        epoch, splits, rebalance = start.cursor.epoch, start.splits, config.data.rebalance
+        ledger = Ledger(places, clock, expected=splits, epoch=epoch, rebalance=rebalance, takers=takers)
+        self.fed = FedRows(self._leases, ledger if plan.staged else None)
         self._uploads = Uploads()
 
-    # ---- messages ----
+    # ---- messages: each comes once, see `Answers` ----
+
+    def hear(self, message: NodeMessage) -> None:
+        """Notes that a trainer lives. Raises what `speaker` does."""
+        self._trainer(message)
 
     def ready(self, message: Ready) -> Ack:
-        trainer = self._trainer(message)
-        if trainer.ready is None:  # a repeated message changes nothing
-            trainer.apply(TrainerEvent.READY)
-            trainer.ready = message
-            self.fed.ready(message.node, message.data)
-            self.evaluation.ready(message)
-        return Ack()
+        answer = super().ready(message)
+        self.fed.ready(message.node, message.data)
+        self.evaluation = self.evaluation.with_rule(message.keep)
+        return answer
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
         trainer = self._trainer(message)
@@ -148,7 +132,7 @@ class Attempt:
         if self.fed.ledger is not None and stream in self._plan.staged:
             staged = self.fed.share(message, done_of(self.start.cursor, stream, epoch), keep=keeps(self._config))
             return lambda: AssignmentAnswer(staged=staged)
-        number, among = self._discipline.deal(message, self.trainers)
+        number, among = self.evaluation.deal(message, self.trainers)
         shares = self._dealing.shares(self.start.cursor, lambda: [self._hosts[node] for node in among], stream, epoch)
         return partial(shares.answer, number)
 
@@ -188,15 +172,18 @@ class Attempt:
 
     def metrics_reported(self, message: Metrics) -> Ack:
         self._trainer(message)
-        if message not in self.metrics:
-            self.metrics.append(message)
-            self.evaluation.reported(message)
+        self.metrics.append(message)
+        if message.node == self.evaluation.node:
+            self.commits.evaluated(result_of(message))
+            self.evaluation = self.evaluation.with_result()
         return Ack()
 
     def next_commit(self, message: NextCommitRequest) -> NextCommit:
         trainer = self._trainer(message)
         trainer.moved_s = trainer.heard_s
-        return self.evaluation.next(trainer, message.number)
+        if trainer.node != self.evaluation.node:
+            raise RefusedError(f"{trainer.node} evaluates no commits")
+        return self.commits.next(self.evaluation.rule)
 
     def epoch_done(self, message: EpochDone) -> Ack:
         self._reporter(message)
@@ -204,8 +191,7 @@ class Attempt:
         account.add(message)
         for record in account.failures(self._config.data.max_bad_rows, self._wall()):
             self.fail(record)
-        if text := account.warning:
-            self._warn(text)
+        self._warn(account.warning)
         if account.is_reported:
             self._leases.end(message.epoch)
         return Ack()
@@ -220,50 +206,12 @@ class Attempt:
         self._warn(message.text)
         return Ack()
 
-    def finished(self, message: Finished) -> Ack:
-        trainer = self._trainer(message)
-        if trainer.finished is None:
-            trainer.apply(TrainerEvent.FINISHED)
-            trainer.finished = message
-        return Ack()
-
-    def failed(self, message: Failed) -> Ack:
-        trainer = self._trainer(message)
-        trainer.apply(TrainerEvent.FAIL)
-        if not (message.record.peer and self.state is AttemptState.STOPPED):  # then it was we who took its peers away
-            self._lost(trainer, message.record.model_copy(update={"host": trainer.host}))
-        return Ack()
-
     def exited(self, message: TrainerExited) -> None:
-        """A trainer's process ended: an unexpected end is a failure; its log is kept with the failure it reported.
+        self.losses.add_log(message.node, message.incarnation, exit_facts(message))
+        super().exited(message)
 
-        Raises:
-            RefusedError: it has ended before, or counts as lost.
-        """
-        log = {"log": message.log, "log_tail": message.log_tail, "exit_code": message.exit_code}
-        self.losses.add_log(message.node, message.incarnation, log)
-        trainer = self._trainer(message)
-        told = self._failures.add_log(str(trainer.node), log)
-        if not told and self.state is not AttemptState.STOPPED:
-            record = loss(trainer, f"exited with {exit_text(message.exit_code)}", message.time_s)
-            self._lost(trainer, record.model_copy(update=log))
-        trainer.apply(TrainerEvent.EXIT)
-
-    def agent_lost(self, agent: str, what: str, log: str = "") -> None:
-        """The agent of a trainer is lost, and the trainer with it: that says more than the trainer's own silence.
-
-        Args:
-            log: Where its executor's log is.
-        """
-        for trainer in self.trainers.values():
-            ends = trainer.state is not TrainerState.EXITED
-            if trainer.agent == agent and (ends or self.losses.is_unexplained(trainer)):
-                heard_ago_s = self._clock() - trainer.heard_s
-                record = loss(trainer, what, self._wall() - heard_ago_s)
-                self._failures.forget_silence(str(trainer.node))
-                self._lost(trainer, record.model_copy(update={"log": log}))
-                if ends:
-                    trainer.apply(TrainerEvent.EXIT)
+    def _is_unexplained(self, trainer: Trainer) -> bool:
+        return self.losses.is_unexplained(trainer)
 
     # ---- decisions ----
 
@@ -275,35 +223,34 @@ class Attempt:
     @property
     def is_done(self) -> bool:
         """Whether all work is done, and nothing failed."""
-        return not self.failures and self._discipline.is_done(self.trainers)
+        return not self.failures and self.evaluation.is_done(self.trainers)
 
-    @property
-    def is_stopped(self) -> bool:
-        """Whether trainers are told to exit."""
-        return self.state in (AttemptState.STOPPED, AttemptState.RELEASED)
+    def outcome(self) -> Standing:
+        """Returns where the attempt stands now, and what is to be noted of it; notes nothing itself."""
+        since = Since(self._started_s, self.fed.moved_s)
+        known = Known(self.trainers, self._failures.told, self.losses, self.evaluation, self._reporters, since)
+        return standing(known, Now(self._clock(), self._wall()), self._timeouts)
 
-    def outcome(self) -> Outcome:
-        """Looks for trainers that are late, then says where the attempt stands."""
-        now, timeouts, trainers = Now(self._clock(), self._wall()), self._timeouts, self.trainers.values()
-        # Until Spark last gave rows, or had given all, nodes that got none have waited for that.
-        movers = [self.trainers[node] for node in self._reporters]
-        held_up = [t.node for t in movers if self.losses.may_hold_up(t.heard_s, self.trainers, now.s, timeouts)]
-        since = Since(started_s(self.trainers, self._started_s), self.fed.moved_s, held_up)
-        if not self.failures and (misled := left_behind(movers, now, since.fed_s, timeouts)):
-            self.fail(misled)
-        for late in missed(trainers, self._failures.told, now, since, timeouts, self._movers):
-            record = loss(late.trainer, late.what, now.wall_s - (now.s - late.since_s))
-            self._lost(late.trainer, record, is_silence=True)
-        overdue = self.evaluation.overdue(self.losses, self.trainers, now.s, timeouts.replace)
-        if overdue is not None and not self.failures:
-            self.fail(overdue)
-        if self.evaluation.failed is not None:
-            self._warn(self.evaluation.failed.message)
-        done = self._discipline.is_done(self.trainers)
-        outcome = decide(trainers, self._failures.told, now.s, timeouts.heartbeat, done=done)
-        if self.state is AttemptState.RUNNING and outcome is not Outcome.RUNNING:
-            self._take(AttemptEvent.FINISHED if outcome is Outcome.DONE else AttemptEvent.FAILED)
-        return outcome
+    def apply(self, found: Standing) -> Outcome:
+        """Notes what was found while the attempt runs, and returns where it stands."""
+        if self.state is not AttemptState.RUNNING:
+            return found.outcome
+        self.evaluation = found.evaluation
+        for failure in found.failures:
+            self._failures.note(failure)
+        for trainer, record in found.lost:
+            self._replace(trainer, record, is_silence=True)
+            trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused
+        self.losses.stand_in(found.stand_in, self.trainers)
+        self._warn(self.evaluation.failed.message if self.evaluation.failed else "")
+        if found.outcome is not Outcome.RUNNING:
+            self._take(AttemptEvent.FINISHED if found.outcome is Outcome.DONE else AttemptEvent.FAILED)
+        return found.outcome
+
+    def all_committed(self) -> None:
+        """Notes that nothing waits to be committed: once the training is done, nothing more will be."""
+        if self.evaluation.is_trained:
+            self.commits.end()
 
     def progress(self) -> list[Progress]:
         """Returns where the run is: all trainers while the gang starts, then those that tell it."""
@@ -332,18 +279,10 @@ class Attempt:
         self.fed.succeed(node, host, jvm)
         return successor
 
-    def stop(self) -> None:
-        """From now on every trainer that asks is told to exit, and exits are expected."""
-        self._take(AttemptEvent.STOP)
-
-    def fail(self, record: ErrorRecord) -> None:
-        """Notes a failure."""
-        self._failures.note(Failure(record, self._clock()))
-
     def take_saves(self) -> list[Save]:
         """Returns, and forgets, the checkpoints that are whole, oldest first; none after rows that do not add up."""
         # The next attempt would go on from there, and nobody would train on what was lost.
-        saves = self._uploads.collect(lambda uploads: self._discipline.saved(uploads, self.trainers, self.start))
+        saves = self._uploads.collect(lambda uploads: self.evaluation.saved(uploads, self.trainers, self.start))
         return [save for save in saves if not is_wrong_before(save.cursor.epoch, self.epochs.values())]
 
     def account(self, epoch: int) -> EpochAccount:
@@ -355,42 +294,30 @@ class Attempt:
             account.planned = self.fed.ledger.rows(Stream.TRAIN, epoch)
         return account
 
-    def _ledger(self) -> Ledger:
-        takers = {stream: self.evaluation.fed(stream, self.trainers) for stream in self._plan.staged}
-        places = {trainer.node: FeedAddress(trainer.host, trainer.jvm) for trainer in self.trainers.values()}
-        epoch, splits, rebalance = self.start.cursor.epoch, self.start.splits, self._config.data.rebalance
-        return Ledger(places, self._clock, expected=splits, epoch=epoch, rebalance=rebalance, takers=takers)
-
     def _fed_of(self, span: Span) -> FedRows:
         if self.fed.ledger is None or span.attempt != self.number:
             raise RefusedError(f"attempt {span.attempt} is over")
         return self.fed
 
-    def _lost(self, trainer: Trainer, record: ErrorRecord, *, is_silence: bool = False) -> None:
+    def _lost(self, trainer: Trainer, record: ErrorRecord) -> None:
         """Notes the loss of a trainer, unless the work is done: nothing has failed then."""
         if self.state in (AttemptState.DONE, AttemptState.RELEASED):
             return
-        ruling = self._discipline.on_loss(trainer, record, self.trainers)
+        ruling = self.evaluation.on_loss(trainer, record, self.trainers)
         if isinstance(ruling, Fail):
-            self._failures.note(Failure(ruling.record, self._clock(), is_silence, trainer.heard_s))
+            self._failures.note(Failure(ruling.record, self._clock(), heard_s=trainer.heard_s))
         if isinstance(ruling, Replace):
-            self.fed.lose(trainer.node, trainer.incarnation)
-            self.losses.note(trainer, record, self._clock(), is_silence=is_silence)
-            if is_silence:
-                trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused
+            self._replace(trainer, record, is_silence=False)
+
+    def _replace(self, trainer: Trainer, record: ErrorRecord, *, is_silence: bool) -> None:
+        self.fed.lose(trainer.node, trainer.incarnation)
+        self.losses.note(trainer, record, self._clock(), is_silence=is_silence)
+        if trainer.node == self.evaluation.node:
+            self.evaluation = self.evaluation.with_loss(trainer, record)
 
     def _warn(self, text: str) -> None:
-        if text not in self.warnings:
+        if text and text not in self.warnings:
             self.warnings.append(text)
-
-    def _take(self, event: AttemptEvent) -> None:
-        self.state = step(ATTEMPT, self.state, event, f"attempt {self.number}")
-
-    def _trainer(self, message: NodeMessage) -> Trainer:
-        """Returns the trainer that speaks, or is spoken of, which is heard with that. Raises what `speaker` does."""
-        trainer = speaker(message, self.number, self.trainers)
-        trainer.heard_s = self._clock()
-        return trainer
 
     def _reporter(self, message: NodeMessage) -> None:
         """Hears a trainer that tells where the run is. Raises `RefusedError` if it does not."""

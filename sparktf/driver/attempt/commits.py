@@ -68,13 +68,10 @@ class Commits:
     Thread-safe: who commits tells of it, and asks what may go, without the lock that nodes report under.
     """
 
-    def __init__(self) -> None:
-        """Knows of none."""
+    def __init__(self, restore: Restore | None = None) -> None:
+        """Takes what an attempt begins with: its weights, and the best before."""
         self._lock = threading.Lock()
         self._known = KnownCommits()
-
-    def begin(self, restore: Restore | None) -> None:
-        """Takes what an attempt begins with: its weights, and the best before."""
         if restore is None:
             return
         if best := restore.best:

@@ -9,7 +9,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.health import Failure
 from sparktf.driver.attempt.members import Members, Trainer, have_met
-from sparktf.driver.attempt.unfollowed import GiveUp, Loss, decide
+from sparktf.driver.attempt.unfollowed import GiveUp, Loss, StandIn, decide
 from sparktf.errors import ErrorRecord, LifecycleError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
@@ -130,14 +130,14 @@ class Losses:
         """Whether its place is held for whoever comes, and keeps nobody else waiting."""
         return lost.node in self._stood_in
 
-    def settle(
+    def overdue(
         self, vacancies: Iterable[Vacancy], members: Members, now_s: float, limit_s: float
-    ) -> ErrorRecord | None:
-        """Has stand-ins take the places that nobody takes; returns what the attempt fails of, if too few are left.
+    ) -> StandIn | ErrorRecord:
+        """Returns the places that stand-ins are to take, or why the attempt fails if too few workers are left.
 
         Args:
             vacancies: Of workers, those that have lacked a trainer for longest first.
-            limit_s: So long a place may be vacant, `timeouts.replace`.
+            limit_s: How long a place may be vacant, `timeouts.replace`.
         """
         losses = {node: self._loss(members[node]) for node, *_ in vacancies}
         # An attempt begins with all of its workers: with fewer, the next one does.
@@ -145,10 +145,13 @@ class Losses:
         ruling = decide(losses, now_s, limit_s, workers=len(self._workers), least=least)
         if isinstance(ruling, GiveUp):
             return _with(self._noted[ruling.node, members[ruling.node].incarnation].record, ruling.reason)
+        return ruling
+
+    def stand_in(self, ruling: StandIn, members: Members) -> None:
+        """Has stand-ins take the places of lost workers."""
         for node, reason in ruling.reasons.items():
             self._unfollowed[node, members[node].incarnation] = reason
             self._stood_in.add(node)
-        return None
 
     def _loss(self, lost: Trainer) -> Loss:
         noted_s = self._noted[lost.node, lost.incarnation].noted_s

@@ -32,10 +32,10 @@ _FUNCTIONS = cloudpickle.loads((Path(__file__).parent / "{pickle}").read_bytes()
 {bound}
 '''
 
-Function = Callable[..., Any]
+UserFunction = Callable[..., Any]
 
 
-def name_functions(functions: Mapping[str, Function], folder: Path) -> dict[str, str]:
+def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[str, str]:
     """Returns how a configuration names some functions: as `module:function`, all of the same module.
 
     Those that lie in a module of the user's that can be found elsewhere are named by it. Others, such as closures,
@@ -94,7 +94,7 @@ def _kind_of_keras(value: Any) -> str:
     return f"the class {cls.__name__}" if isinstance(value, type) else f"a {cls.__name__}"
 
 
-def _home(function: Function) -> str:
+def _home(function: UserFunction) -> str:
     """Returns a function's name as module:function; "" where other processes cannot import it by that."""
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
     loaded = sys.modules.get(module)

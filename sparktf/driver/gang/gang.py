@@ -26,7 +26,7 @@ from sparktf.knobs import KNOBS
 from sparktf.lifecycle import GANG, GangEvent, GangState, step
 from sparktf.process.ports import LOOPBACK
 from sparktf.sequence import Stream
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.trainer_spec import TrainerSpec
 
 _SHOWN_NODES = 10
 
@@ -211,7 +211,7 @@ class Gang:
         used = {agent.executor for agent in self.roster.here()}
         self.site.let_go([agent for agent in spares if agent.executor not in used])
 
-    def begin(self, attempt: Attempt, specs: list[tuple[str, TrainerSpec]]) -> None:
+    def begin(self, attempt: Attempt, specs: Sequence[tuple[str, TrainerSpec]]) -> None:
         """Makes an attempt the current one and gives the agents their trainers."""
         self._take(GangEvent.BEGIN)
         with self.roster.changed:
@@ -250,7 +250,7 @@ class Gang:
         while (then := stopped(self.roster.is_quiet(), deadline_s, self.clock.now_s())) is Next.WAIT:
             with self.roster.changed:
                 for lost in self.roster.sweep():
-                    attempt.agent_lost(lost.agent.id, lost.in_words())
+                    attempt.agent_lost(lost.agent.id, lost.gang_text())
             self.look_after_agents(restart=False)
             self.tick()
         if then is Next.GIVE_UP:

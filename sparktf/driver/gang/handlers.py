@@ -5,8 +5,11 @@ Dealing and leasing alone, which may take long, are outside of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
 
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.gang.roster import Roster
@@ -32,9 +35,48 @@ from sparktf.wire.control import (
 from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
 from sparktf.wire.evaluating import NextCommitRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
+from sparktf.wire.sender import NodeMessage
 from sparktf.wire.uploads import Finished, Uploaded
 
 _Request = TypeVar("_Request", bound=Message)
+
+
+@dataclass(slots=True)
+class _Last:
+    """The last message of one sender and action that was served; `lock` is held while one is."""
+
+    number: int = 0
+    answer: Message | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class Answers:
+    """The last answer to each sender and action: at-most-once delivery, as of remote procedure calls.
+
+    A network may bring a message twice, late or after its successors, and who has lost an answer sends again. Senders
+    count what they send of an action, and send the next only once they have the answer, or have given up. So the last
+    answer is all that anybody may still wait for: it is given again, and nothing happens a second time. An older number
+    is refused. An incarnation of a node is a sender of its own.
+    """
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[Hashable, Action], _Last] = {}
+
+    def once(self, sender: Hashable, action: Action, number: int, serve: Callable[[], Message]) -> Message:
+        """Returns what `serve` does, or did for this number before; what it raises is not remembered.
+
+        Raises:
+            RefusedError: a later message of this action was served.
+        """
+        if not number:
+            return serve()
+        last = self._last.get((sender, action)) or self._last.setdefault((sender, action), _Last())
+        with last.lock:
+            if number < last.number:
+                raise RefusedError(f"{action} {number} comes late: {last.number} was served")
+            if number > last.number or last.answer is None:
+                last.answer, last.number = serve(), number
+            return last.answer
 
 
 class Dispatcher:
@@ -47,29 +89,45 @@ class Dispatcher:
     def __init__(self, roster: Roster) -> None:
         self.attempt: Attempt | None = None
         self._roster = roster
+        self._answers = Answers()
 
     def handlers(self) -> dict[Action, Handler]:
         """Returns who answers what; each raises `RefusedError` for what comes too late, or from a stranger."""
         return {
             Action.REGISTER: Handler(Registration, self._roster.register),
-            Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._roster.heartbeat),
+            Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._agent_heartbeat),
             Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
-            Action.READY: Handler(Ready, lambda m: self._locked(self._current().ready, m)),
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
-            Action.ASSIGNMENT: Handler(AssignmentRequest, self._assignment),
-            Action.METRICS: Handler(Metrics, lambda m: self._locked(self._current().metrics_reported, m)),
-            Action.EPOCH_DONE: Handler(EpochDone, lambda m: self._locked(self._current().epoch_done, m)),
-            Action.UPLOADED: Handler(Uploaded, lambda m: self._locked(self._current().uploaded, m)),
-            Action.FINISHED: Handler(Finished, lambda m: self._locked(self._current().finished, m)),
-            Action.FAILED: Handler(Failed, lambda m: self._locked(self._current().failed, m)),
-            Action.WARNING: Handler(Warned, lambda m: self._locked(self._current().warned, m)),
             Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._current().lease, m)),
-            Action.SEALED: Handler(Sealed, lambda m: self._locked(self._current().sealed, m)),
-            Action.WORK: Handler(WorkRequest, lambda m: self._locked(self._current().work, m)),
-            Action.LEASE_BLOCKS: Handler(BlockLeaseRequest, self._lease_blocks),
-            Action.FETCHED: Handler(Fetched, lambda m: self._locked(self._current().fetched, m)),
-            Action.NEXT_COMMIT: Handler(NextCommitRequest, lambda m: self._locked(self._current().next_commit, m)),
+            **{action: Handler(kind, partial(self._once, action, serve)) for action, kind, serve in self._of_nodes()},
         }
+
+    def _of_nodes(self) -> list[tuple[Action, type[NodeMessage], Callable[[Any], Message]]]:
+        """Returns what nodes send again where an answer is lost."""
+        return [
+            (Action.READY, Ready, lambda m: self._locked(self._current().ready, m)),
+            (Action.ASSIGNMENT, AssignmentRequest, self._assignment),
+            (Action.METRICS, Metrics, lambda m: self._locked(self._current().metrics_reported, m)),
+            (Action.EPOCH_DONE, EpochDone, lambda m: self._locked(self._current().epoch_done, m)),
+            (Action.UPLOADED, Uploaded, lambda m: self._locked(self._current().uploaded, m)),
+            (Action.FINISHED, Finished, lambda m: self._locked(self._current().finished, m)),
+            (Action.FAILED, Failed, lambda m: self._locked(self._current().failed, m)),
+            (Action.WARNING, Warned, lambda m: self._locked(self._current().warned, m)),
+            (Action.SEALED, Sealed, lambda m: self._locked(self._current().sealed, m)),
+            (Action.WORK, WorkRequest, lambda m: self._locked(self._current().work, m)),
+            (Action.LEASE_BLOCKS, BlockLeaseRequest, self._lease_blocks),
+            (Action.FETCHED, Fetched, lambda m: self._locked(self._current().fetched, m)),
+            (Action.NEXT_COMMIT, NextCommitRequest, lambda m: self._locked(self._current().next_commit, m)),
+        ]
+
+    def _once(self, action: Action, serve: Callable[[Any], Message], message: NodeMessage) -> Message:
+        with self._roster.changed:
+            self._current().hear(message)  # whoever has lost its place is refused, also what it was answered before
+        return self._answers.once(message.trainer, action, message.number, lambda: serve(message))
+
+    def _agent_heartbeat(self, message: AgentHeartbeat) -> Message:
+        heard = partial(self._roster.heartbeat, message)
+        return self._answers.once(message.agent, Action.AGENT_HEARTBEAT, message.number, heard)
 
     def _current(self) -> Attempt:
         if self.attempt is None:

@@ -11,8 +11,8 @@ from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.seating import Seating, successor_spec
 from sparktf.topology import NodeId
-from sparktf.wire.control import TrainerSpec
 from sparktf.wire.sender import TrainerKey
+from sparktf.wire.trainer_spec import Training
 
 
 class Successor(NamedTuple):
@@ -55,7 +55,7 @@ class Replacements:
         seating: As it is now.
     """
 
-    def __init__(self, gang: Gang, attempt: Attempt, seating: Seating, leader: TrainerSpec) -> None:
+    def __init__(self, gang: Gang, attempt: Attempt, seating: Seating, leader: Training) -> None:
         """Changes nothing yet.
 
         Args:

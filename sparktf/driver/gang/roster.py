@@ -10,17 +10,9 @@ from typing import NamedTuple
 from sparktf.errors import RefusedError
 from sparktf.lifecycle import AGENT, AgentEvent, AgentState, step
 from sparktf.wire.beats import SMALL, Beats
-from sparktf.wire.control import (
-    Ack,
-    AgentHeartbeat,
-    Order,
-    Orders,
-    Registered,
-    Registration,
-    TrainerExited,
-    TrainerSpec,
-)
+from sparktf.wire.control import Ack, AgentHeartbeat, Order, Orders, Registered, Registration, TrainerExited
 from sparktf.wire.sender import TrainerKey
+from sparktf.wire.trainer_spec import TrainerSpec
 
 
 @dataclass(slots=True)
@@ -31,7 +23,6 @@ class AgentRecord:
         address: "host:port" held for its next trainer.
         vouched: Its trainer was heard after its own latest heartbeat.
         wanted: The trainer it is to run; `stop` takes that back.
-        beats: Number of its latest heartbeat; one that comes after a later one says nothing of today.
         is_awaited: Whether it has to be heard again before it counts as idle: it was told to start a trainer, and may
             run one; or its last one has ended, and it says next where another may begin.
         ended: Those of its trainers that have ended: what it says of them comes late.
@@ -44,7 +35,6 @@ class AgentRecord:
     vouched: bool = False
     wanted: TrainerSpec | None = None
     stop: bool = False
-    beats: int = 0
     is_awaited: bool = False
     ended: set[TrainerKey] = field(default_factory=set)
 
@@ -94,7 +84,7 @@ class LostAgent:
     agent: AgentRecord
     reason: str
 
-    def in_words(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
+    def gang_text(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
         """Returns what became of its trainer: it lost its executor only where that is known to be gone."""
         return f"lost its executor: {facts.removed}" if facts.removed else f"lost its agent: {self.reason}"
 
@@ -161,11 +151,8 @@ class Roster:
             agent = self._known(message.agent)
             if agent.state is AgentState.LOST:
                 return Orders(order=Order.REJOIN)
-            # Sent before what it has said since, or before the end of that trainer was told.
-            is_late = message.number <= agent.beats
-            agent.beats = max(agent.beats, message.number)
-            if is_late or message.trainer in agent.ended:
-                return Orders(order=Order.WAIT)
+            if message.trainer in agent.ended:
+                return Orders(order=Order.WAIT)  # sent before the end of that trainer was told, under another action
             agent.heard_s, agent.address = self.clock(), message.address
             if agent.is_awaited:
                 agent.is_awaited = False

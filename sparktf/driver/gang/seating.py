@@ -21,7 +21,7 @@ from sparktf.results.usage import Usage
 from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage
 from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, gang_text
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.trainer_spec import Training
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Seating:
         return tuple(agent.registration.host for node, agent in self._seats() if node.role is Role.WORKER)
 
     @property
-    def in_words(self) -> str:
+    def gang_text(self) -> str:
         """Who the nodes are, and where: "2 workers, 1 ps and a coordinator on ...", in this order."""
         order = (Role.WORKER, Role.PS, Role.CHIEF, Role.EVALUATOR)
         seats = sorted(self._seats(), key=lambda seat: order.index(seat[0].role))
@@ -67,7 +67,7 @@ class Seating:
             for node, agent in self._seats()
         ]
 
-    def specs(self, leader: TrainerSpec) -> list[tuple[str, TrainerSpec]]:
+    def specs(self, leader: Training) -> list[tuple[str, Training]]:
         """Returns for each agent, by id, what its trainer gets: what the leader's has, but for its own place."""
         common = _for_nodes(leader)
         return [(agent.id, common.model_copy(update={"node": node})) for node, agent in self._seats()]
@@ -104,7 +104,7 @@ class Seating:
         return zip(self.members, self.agents, strict=True)
 
 
-def successor_spec(leader: TrainerSpec, successor: Trainer) -> TrainerSpec:
+def successor_spec(leader: Training, successor: Trainer) -> Training:
     """Returns what a trainer gets that takes a lost one's place: of the addresses, its own is the new one."""
     return _for_nodes(leader).model_copy(
         update={
@@ -115,7 +115,7 @@ def successor_spec(leader: TrainerSpec, successor: Trainer) -> TrainerSpec:
     )
 
 
-def _for_nodes(leader: TrainerSpec) -> TrainerSpec:
+def _for_nodes(leader: Training) -> Training:
     """Returns what every node needs of it: of the cursor how far it is, and not where.
 
     In the middle of an epoch it has intervals of every node that trained it: megabytes of them, on a thousand nodes.

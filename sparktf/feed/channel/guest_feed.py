@@ -1,7 +1,7 @@
 """What Spark feeds to a function of a guest's: a queue of record batches with a bound, and the server that fills it.
 
 put       do_put       rows; the call returns when all of them were taken, or nobody wants any more
-answer    do_exchange  rows, whose results come back in their order
+answer    do_exchange  rows and then their count; their results come back in their order, while rows still come
 end       action       there are no more rows: whoever asks for some gets none
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,13 @@ from pyarrow import flight
 
 from sparktf.feed.channel.any_rows import batch_to_rows, rows_to_batch
 from sparktf.feed.channel.server import ChannelServer
+from sparktf.wire.data import SplitEnd
 from sparktf.wire.security import TlsMaterial
 
 END = "end"
 _ANSWER_ROWS = 1024
+_MOST_ANSWERS = 64 * _ANSWER_ROWS
+"""Results that wait for whoever asked for them, before the function does."""
 
 
 @dataclass(slots=True)
@@ -30,14 +35,26 @@ class BroughtRows:
     """Rows that one call brings.
 
     Attributes:
-        left: How many of them nobody has taken yet.
-        answers: Where results are wanted: those that there are.
+        wants_answers: Whether each row has a result, which goes back.
+        left: How many of them nobody has taken yet; `owed` counts those that were taken and have no result yet.
+        rows: How many have come.
+        has_ended: Whether no more come.
+        answers: Results that were not sent yet.
+        is_gone: Whether nobody waits for results any more: those that come are dropped.
     """
 
     wants_answers: bool = False
     left: int = 0
+    owed: int = 0
     rows: int = 0
+    has_ended: bool = False
     answers: list[Any] = field(default_factory=list)
+    is_gone: bool = False
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there are no more results to come."""
+        return self.has_ended and not self.left and not self.owed
 
 
 class GuestQueue:
@@ -57,6 +74,8 @@ class GuestQueue:
         self._at = 0
         self._stream: BroughtRows | None = None
         self._answering: deque[BroughtRows] = deque()
+        self._turn = threading.Lock()
+        self._turns = 0
         self._ended = self._terminated = False
         self.is_over = False
 
@@ -102,11 +121,12 @@ class GuestQueue:
         with self._changed:
             if self._stream is not None:
                 self._stream.left -= count
+                self._stream.owed += count if self._stream.wants_answers else 0
                 if not self._stream.left:
                     self._changed.notify_all()
 
     def answer(self, results: list[Any]) -> None:
-        """Takes the results of rows that were handed out, in their order.
+        """Takes the results of rows that were handed out, in their order; waits while too many were not sent yet.
 
         Raises:
             ValueError: there are more results than rows that want one.
@@ -114,15 +134,23 @@ class GuestQueue:
         with self._changed:
             left = list(results)
             while left:
-                if not self._answering:
+                stream = next((stream for stream in self._answering if stream.owed), None)
+                if stream is None:
                     raise ValueError(f"{len(left)} results more than rows")
-                stream = self._answering[0]
-                room = stream.rows - len(stream.answers)
-                stream.answers += left[:room]
-                left = left[room:]
-                if len(stream.answers) == stream.rows:
-                    self._answering.popleft()
-            self._changed.notify_all()
+                while len(stream.answers) >= _MOST_ANSWERS and not self._may_hoard(stream):
+                    self._changed.wait()
+                part = left[: stream.owed]
+                stream.owed -= len(part)
+                stream.answers += [] if stream.is_gone else part
+                left = left[len(part) :]
+                self._changed.notify_all()
+
+    def _may_hoard(self, stream: BroughtRows) -> bool:
+        """Whether results are taken however many are kept.
+
+        Whoever waits for its turn may be what keeps them from being read: Spark zips the results of two partitions.
+        """
+        return stream.is_gone or self._terminated or self._turns > 1
 
     def terminate(self) -> None:
         """Wants no rows any more: what waits, and what comes, is dropped."""
@@ -140,6 +168,7 @@ class GuestQueue:
         """Adds rows, or the end of a stream; waits while there is no room."""
         nbytes = 0 if batch is None else batch.nbytes
         with self._changed:
+            stream.rows += 0 if batch is None else batch.num_rows
             while self._nbytes and self._nbytes + nbytes > self._most_nbytes and not self._terminated:
                 self._changed.wait()
             if self._terminated:
@@ -150,11 +179,26 @@ class GuestQueue:
             self._waiting.append((batch, stream))
             self._changed.notify_all()
 
-    def begin_answers(self, stream: BroughtRows, rows: int) -> None:
-        """Says how many results a stream wants, once all of its rows have come, before they are handed out."""
+    @contextmanager
+    def answered(self, stream: BroughtRows) -> Iterator[None]:
+        """Has a stream's rows come while the context lasts, one stream after another; they have results."""
         with self._changed:
-            stream.rows = rows
-            self._answering.append(stream)
+            self._turns += 1
+            self._changed.notify_all()
+        try:
+            with self._turn:  # rows of two partitions would otherwise be mixed
+                with self._changed:
+                    self._answering = deque(one for one in self._answering if not one.is_answered)
+                    self._answering.append(stream)
+                try:
+                    yield
+                finally:
+                    self.put(None, stream)
+        finally:
+            with self._changed:
+                self._turns -= 1
+                stream.has_ended = True
+                self._changed.notify_all()
 
     def wait_taken(self, stream: BroughtRows) -> None:
         """Waits until all rows of a stream were taken, or nobody wants any more."""
@@ -162,12 +206,20 @@ class GuestQueue:
             while stream.left and not self._terminated:
                 self._changed.wait()
 
-    def wait_answers(self, stream: BroughtRows, since: int) -> list[Any]:
-        """Returns results of a stream from one on, once there are some; none when there are no more to come."""
+    def wait_answers(self, stream: BroughtRows) -> list[Any]:
+        """Returns results of a stream that were not returned yet, once there are some; none if no more are to come."""
         with self._changed:
-            while len(stream.answers) <= since < stream.rows and not self._terminated:
+            while not stream.answers and not (stream.is_answered or stream.is_gone or self._terminated):
                 self._changed.wait()
-            return stream.answers[since:]
+            found, stream.answers = stream.answers, []
+            self._changed.notify_all()
+            return found
+
+    def forget(self, stream: BroughtRows) -> None:
+        """Nobody waits for the results of a stream any more."""
+        with self._changed:
+            stream.is_gone, stream.answers = True, []
+            self._changed.notify_all()
 
     def end(self) -> None:
         """There are no more rows."""
@@ -190,7 +242,6 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(self, location: Any, options: dict[str, Any], queue: GuestQueue) -> None:
         super().__init__(location, **options)
         self._queue = queue
-        self._one_answers = threading.Lock()
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> Iterator[flight.Result]:
         """Ends the feed."""
@@ -221,27 +272,37 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        """Takes rows, and gives their results back in the same order."""
-        batches = [unwrapped(chunk.data) for chunk in reader if chunk.data is not None and chunk.data.num_rows]
-        stream = BroughtRows(wants_answers=True)
-        with self._one_answers:  # rows of two partitions would otherwise be mixed
-            self._queue.begin_answers(stream, sum(batch.num_rows for batch in batches))
-            for batch in batches:
-                self._queue.put(batch, stream)
-            self._queue.put(None, stream)
-        sent, begun = 0, False
-        while results := self._queue.wait_answers(stream, sent):
-            for start in range(0, len(results), _ANSWER_ROWS):
-                made = rows_to_batch(results[start : start + _ANSWER_ROWS])
-                if not begun:
-                    writer.begin(WRAPPED)
-                    begun = True
-                writer.write_batch(wrapped(made))
-            sent += len(results)
-        if not begun:
-            writer.begin(WRAPPED)
+        """Takes rows, and gives their results back in the same order, while rows still come."""
+        stream, sent = BroughtRows(wants_answers=True), 0
+        writer.begin(WRAPPED)
+        with ThreadPoolExecutor(1, "answered") as pool:
+            told = pool.submit(self._brought, reader, stream)
+            try:
+                while results := self._queue.wait_answers(stream):
+                    for start in range(0, len(results), _ANSWER_ROWS):
+                        writer.write_batch(wrapped(rows_to_batch(results[start : start + _ANSWER_ROWS])))
+                    sent += len(results)
+            finally:
+                self._queue.forget(stream)
+        if told.result() != stream.rows:
+            raise flight.FlightServerError(f"{stream.rows} rows came, and then no count of them")
         if sent < stream.rows:
             raise flight.FlightServerError(f"{sent} results for {stream.rows} rows: the function wants no more")
+
+    def _brought(self, reader: flight.MetadataRecordBatchReader, stream: BroughtRows) -> int | None:
+        """Takes the rows of a stream in its turn; returns how many were sent, None if that was not said."""
+        told = None
+        try:
+            with self._queue.answered(stream):
+                for chunk in reader:
+                    if chunk.data is not None and chunk.data.num_rows:
+                        self._queue.put(unwrapped(chunk.data), stream)
+                    if chunk.app_metadata is not None:
+                        told = SplitEnd.model_validate_json(chunk.app_metadata.to_pybytes()).rows
+        finally:
+            if told is None:
+                self._queue.forget(stream)
+        return told
 
 
 WRAPPED = pa.schema({"batch": pa.large_binary()})

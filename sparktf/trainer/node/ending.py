@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from sparktf.trainer.node.report import Reporter, log_line
-from sparktf.wire.control import Failed, TrainerSpec
+from sparktf.wire.control import Failed
+from sparktf.wire.trainer_spec import TrainerSpec
 
 _failing = threading.Lock()
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from sparktf.errors import ErrorRecord, NotStoredError, SparkTFError, Verdict
 from sparktf.topology import ClusterSpec
 from sparktf.trainer.model.said import first_line, without_colours
-from sparktf.wire.control import TrainerSpec
+from sparktf.wire.trainer_spec import Function, TrainerSpec
 
 _PEER_ERRORS = (
     tf.errors.UnavailableError,
@@ -66,8 +66,8 @@ def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verd
     if is_full_disk(error):
         return NotStoredError.verdict, NotStoredError.__name__, _full_disk(error, work, _place(error, spec)), False
     if _is_lack_of_memory(error):
-        mend = f"raise {spec.config.cluster.node_memory.key} (spark.executor.memoryOverhead) or lower train.batch_size"
-        return Verdict.INFRASTRUCTURE, "NodeLostError", f"out of memory: {first_line(error)}; {mend}", False
+        message = f"out of memory: {first_line(error)}; {_more_memory(spec)}"
+        return Verdict.INFRASTRUCTURE, "NodeLostError", message, False
     notes = "".join(f"; {note.splitlines()[0]}" for note in getattr(error, "__notes__", ()) if note)
     message = f"{type(error).__name__}: {first_line(error)}{_place(error, spec)}{notes}"
     return Verdict.MODEL_FAILED, "ModelError", message, False
@@ -112,10 +112,17 @@ def _is_lack_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError)
 
 
+def _more_memory(spec: TrainerSpec) -> str:
+    """Returns what to do about a lack of it."""
+    if isinstance(spec, Function):
+        return "raise spark.executor.memoryOverhead or have the function hold less"
+    return f"raise {spec.config.cluster.node_memory.key} (spark.executor.memoryOverhead) or lower train.batch_size"
+
+
 def _place(error: BaseException, spec: TrainerSpec) -> str:
     """Returns the place in the user's modules: " (file:line in function: source line)", or ""."""
     found = ""
-    modules = {module.partition(".")[0] for module in spec.config.modules.values()}
+    modules = {module.partition(".")[0] for module in spec.modules}
     for frame, line in _walk(error.__traceback__):
         if frame.f_globals.get("__name__", "").partition(".")[0] in modules:
             name = frame.f_code.co_filename

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from sparktf.errors import LifecycleError, StorageError
@@ -66,7 +65,7 @@ class Input:
         if self._intake is not None and Stream.TRAIN in spec.staged:
             return self._fed(self._intake, epoch, receipts)
         reader = PieceReader(spec.feed, Stream.TRAIN, epoch, self._place.file_systems.open, sets_aside=self._sets_aside)
-        ask = partial(self._ask_for_rows, epoch, itertools.count(1))
+        ask = partial(self._ask_for_rows, epoch)
         batch_rows = config.train.batch_size
         parts = LeasedParts(reader, ask, batch_rows)
         feed = self._read(Stream.TRAIN, epoch, parts)
@@ -98,8 +97,8 @@ class Input:
             raise LifecycleError(f"the driver gave {self._place.spec.node} no share of the rows that Spark feeds")
         return answer.staged
 
-    def _ask_for_rows(self, epoch: int, numbers: Iterator[int], rows: int) -> BlockLease:
-        request = BlockLeaseRequest(**self._place.spec.sender, epoch=epoch, number=next(numbers), rows=rows)
+    def _ask_for_rows(self, epoch: int, rows: int) -> BlockLease:
+        request = BlockLeaseRequest(**self._place.spec.sender, epoch=epoch, rows=rows)
         return self._place.ask(Action.LEASE_BLOCKS, request, BlockLease)
 
     def sampled(self) -> Columns:

@@ -8,7 +8,6 @@ row in transit is always seen by one of the two: see `Intake.lease`.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -45,7 +44,6 @@ class Intake:
         spec, work = place.spec, place.work
         data = spec.config.data
         self._place = place
-        self._numbers = itertools.count(1)
         nbytes = data.staging_mib << 20
         budget = Budget(nbytes)
         # If rows do not move between nodes, a feeder that waits for room at one node may hold back the rows of another
@@ -81,12 +79,10 @@ class Intake:
             share = ask()
             staging.begin(epoch, share.done, keep=share.keep, again=share.again)
 
-        numbers = self._numbers
-
         def holding() -> Holding:
             # Read the moves first: rows that come in after `held` then change the moves of the next report.
             moves, (in_hand, receipts) = staging.moves, held()
-            return Holding(number=next(numbers), in_hand=in_hand, moves=moves, receipts=receipts)
+            return Holding(in_hand=in_hand, moves=moves, receipts=receipts)
 
         return StagedParts(staging, partial(self._find_more, Stream.TRAIN, epoch, holding), begin)
 

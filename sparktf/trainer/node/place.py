@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from sparktf.message import Message
-from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage.credentials import SimpleCredentials
 from sparktf.storage.file_systems import FileSystems
@@ -18,7 +17,8 @@ from sparktf.trainer.node import ending
 from sparktf.trainer.node.position import Positioned
 from sparktf.trainer.node.report import Metered, Reporter, log_line
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Action, Ready, TrainerSpec, Warned, WorkerPlace
+from sparktf.wire.control import Action, Ready, Warned, WorkerPlace
+from sparktf.wire.trainer_spec import Training
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -36,12 +36,12 @@ class Place:
         began_s: Start of this process, by its monotonic clock.
     """
 
-    def __init__(self, spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: Path) -> None:
+    def __init__(self, spec: Training, client: ControlClient, reporter: Reporter, work: Path) -> None:
         """Connects to nothing yet."""
         self.spec = spec
         self.client = client
         self.work = work
-        self.rundir = RunDirectory(spec.run_root, spec.config.name, spec.run_id)
+        self.rundir = spec.rundir
         self.file_systems = FileSystems(spec.hadoop, SimpleCredentials())
         self.storage = self.file_systems.open(spec.run_root)
         self.began_s = time.monotonic()

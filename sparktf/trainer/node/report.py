@@ -24,10 +24,10 @@ from sparktf.wire.control import (
     StopOrder,
     TrainerOrder,
     TrainerOrders,
-    TrainerSpec,
     WorkerPlace,
     WorkersOrder,
 )
+from sparktf.wire.trainer_spec import TrainerSpec
 
 EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70
@@ -92,7 +92,7 @@ class Reporter:
         """See `Place.send`. A heartbeat goes first, so that the driver knows the position that the message is about."""
         with suppress(ControlError):
             self._beat()
-        self._client.call_patiently(action, message, Ack, patience_s=self._spec.config.timeouts.driver_lost)
+        self._client.call_patiently(action, message, Ack, patience_s=self._spec.timeouts.driver_lost)
 
     def fail(self, failed: Failed) -> None:
         """Reports the failure; a driver that cannot be reached sees the exit code."""
@@ -112,7 +112,7 @@ class Reporter:
         self._finished.set()
 
     def _run(self) -> None:
-        timeouts = self._spec.config.timeouts
+        timeouts = self._spec.timeouts
         silence = Silence(timeouts.driver_lost)
         while True:
             began_s, beat_s = time.monotonic(), QUICK_S
@@ -134,7 +134,7 @@ class Reporter:
         spec = self._spec
         usage = None if self._meter is None else self._meter.read()
         beat = Heartbeat(**spec.sender, progress=self.progress, usage=usage)
-        answer = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.config.timeouts.heartbeat)
+        answer = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.timeouts.heartbeat)
         for order in answer.orders:
             self._obey(order)
         return answer.beat_s

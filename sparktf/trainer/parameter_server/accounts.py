@@ -10,8 +10,9 @@ from sparktf.knobs import KNOBS
 from sparktf.sequence import Stream
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
-from sparktf.wire.control import Action, EpochDone, TrainerSpec
+from sparktf.wire.control import Action, EpochDone
 from sparktf.wire.data import Span, Work, WorkRequest
+from sparktf.wire.trainer_spec import Training
 
 
 def rows_to_train(place: Place, epoch: int) -> Callable[[], int | None]:
@@ -24,7 +25,7 @@ def rows_to_train(place: Place, epoch: int) -> Callable[[], int | None]:
     return lambda: left
 
 
-def epoch_done(spec: TrainerSpec, at: Position, rows_aside: int, dropped: int = 0) -> EpochDone:
+def epoch_done(spec: Training, at: Position, rows_aside: int, dropped: int = 0) -> EpochDone:
     """Returns the report of an epoch that has ended; `dropped` gradients came too late for their update."""
     return EpochDone(
         **spec.sender,

@@ -37,7 +37,6 @@ class Claims:
     def __init__(self) -> None:
         self._of: dict[Lessee, Claim] = {}
         self._again: set[Lessee] = set()
-        self._numbers: dict[Lessee, int] = {}
 
     def forget(self) -> None:
         """Begins anew, since one is lost, or rows come again."""
@@ -46,8 +45,6 @@ class Claims:
 
     def note(self, lessee: Lessee, holding: Holding, living: int) -> None:
         """Notes what a worker says that lives, one of so many."""
-        if not self.hear(lessee, holding):
-            return
         claim = Claim(holding.moves, holding.receipts)
         if holding.in_hand:
             self._of.pop(lessee, None)
@@ -57,13 +54,6 @@ class Claims:
             self._again.clear()
         elif len(self._of) == living:
             self._again.add(lessee)
-
-    def hear(self, lessee: Lessee, holding: Holding) -> bool:
-        """Returns whether a worker has not said this before, nor anything since: messages may come twice, and late."""
-        is_news = holding.number > self._numbers.get(lessee, 0)
-        if is_news:
-            self._numbers[lessee] = holding.number
-        return is_news
 
     def settled(self, living: int) -> Mapping[Lessee, Claim] | None:
         """Returns what each has said, if none of those that live has a row left; None while one may."""
@@ -195,12 +185,10 @@ class FedRows:
             self._claims.forget()
         if holding is None:
             return
-        book, lessee = ledger.book(Stream.TRAIN, epoch), Lessee(message.node, message.incarnation)
+        book = ledger.book(Stream.TRAIN, epoch)
         lives = book.begun.get(message.node) == message.incarnation
         if lives and book.ended and epoch == self._epoch:
-            self._claims.note(lessee, holding, len(book.begun))
-        else:
-            self._claims.hear(lessee, holding)  # a copy of it may come when it would count
+            self._claims.note(Lessee(message.node, message.incarnation), holding, len(book.begun))
 
     def _is_settled(self, ledger: Ledger, epoch: int) -> bool:
         """Whether no living worker has a row, and all that workers have trained has been told."""

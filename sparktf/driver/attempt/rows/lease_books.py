@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.rows.accounting import EpochReceipts
@@ -25,13 +24,6 @@ _UNTOLD = 2
 whose result was on its way."""
 
 
-class LastAnswer(NamedTuple):
-    """What a lessee was given last in an epoch."""
-
-    number: int
-    found: Slices
-
-
 @dataclass
 class EpochBook:
     """One epoch.
@@ -44,7 +36,6 @@ class EpochBook:
     leases: BlockLeases | StagedLeases | None = None
     is_over: bool = False
     opening: threading.Lock = field(default_factory=threading.Lock)
-    answers: dict[Lessee, LastAnswer] = field(default_factory=dict)
     receipts: EpochReceipts = field(default_factory=EpochReceipts)
 
 
@@ -81,7 +72,7 @@ class LeaseBooks:
         """Leases rows to a worker. Takes long where it is the first that asks for an epoch.
 
         Raises:
-            RefusedError: the incarnation that asks is closed, or has asked for something else since, or leases nothing.
+            RefusedError: the incarnation that asks is closed, or leases nothing.
         """
         lessee = Lessee(message.node, message.incarnation)
         with self._lock:
@@ -94,9 +85,9 @@ class LeaseBooks:
         with self._lock:
             if not isinstance(book.leases, BlockLeases):
                 return BlockLease(ended=True)
-            answer = self._answer(book, book.leases, lessee, message, host, len(workers))
+            found = self._lease(book.leases, lessee, message, host, len(workers))
             ended = book.leases.is_done
-        pieces = self._plan.pieces(Stream.TRAIN, answer.found, host)
+        pieces = self._plan.pieces(Stream.TRAIN, found, host)
         return BlockLease.model_construct(pieces=pieces, ended=ended and not pieces)
 
     def sealed(self, epoch: int, split: int, rows: int) -> None:
@@ -179,7 +170,6 @@ class LeaseBooks:
         with self._lock:
             book = self._book(epoch)
             book.is_over, book.leases = True, None
-            book.answers.clear()
 
     def _book(self, epoch: int) -> EpochBook:
         book = self._books.get(epoch)
@@ -213,22 +203,15 @@ class LeaseBooks:
             layout = self._layout = layout_of(self._plan, hosts)
         return layout
 
-    def _answer(
-        self, book: EpochBook, leases: BlockLeases, lessee: Lessee, message: BlockLeaseRequest, host: int, workers: int
-    ) -> LastAnswer:
+    def _lease(
+        self, leases: BlockLeases, lessee: Lessee, message: BlockLeaseRequest, host: int, workers: int
+    ) -> Slices:
         if lessee.incarnation <= self._closed.get(lessee.node, -1):
             raise RefusedError(f"{lessee} is closed: what it had leased is others' now")
-        last = book.answers.get(lessee)
-        if last is not None and message.number < last.number:
-            raise RefusedError(f"{lessee} has asked for more of epoch {message.epoch} since")
-        if last is not None and message.number == last.number:
-            return last
         # Rows that each node has trained so far tell its speed; before there are any, all are taken for alike.
         batch, trained = self._batch_rows, self._trained
         share = (trained.get(lessee.node, 0) + batch) / (sum(trained.values()) + workers * batch)
-        found = leases.lease(lessee, host, message.rows, share)
-        answer = book.answers[lessee] = LastAnswer(message.number, found)
-        return answer
+        return leases.lease(lessee, host, message.rows, share)
 
     def _count(self, receipt: Receipt) -> None:
         lessee = Lessee(receipt.node, receipt.incarnation)
@@ -255,7 +238,6 @@ class LeaseBooks:
         self._closed[node] = max(self._closed.get(node, -1), incarnation)
         for lessee in (Lessee(node, i) for i in range(first, incarnation + 1)):
             for book in self._books.values():
-                book.answers.pop(lessee, None)
                 if isinstance(book.leases, BlockLeases):
                     # What it had leased for later, nobody has trained.
                     book.receipts.replayed += min(book.leases.close(lessee), self._untold_rows)

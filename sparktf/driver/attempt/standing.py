@@ -1,0 +1,89 @@
+"""Where an attempt stands, and what follows from the time that has passed: a function of what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from sparktf.config.timeouts import TimeoutsConfig
+from sparktf.driver.attempt.discipline import Fail, Replace
+from sparktf.driver.attempt.evaluation import Evaluating
+from sparktf.driver.attempt.health import Failure, Lateness, Now, Outcome, Since, decide, left_behind, loss, missed
+from sparktf.driver.attempt.losses import Losses
+from sparktf.driver.attempt.members import Members, Trainer, started_s
+from sparktf.driver.attempt.unfollowed import StandIn
+from sparktf.errors import ErrorRecord
+from sparktf.topology import NodeId
+
+
+class Known(NamedTuple):
+    """What is known of an attempt.
+
+    Attributes:
+        failures: In the order in which they were told.
+        reporters: The nodes that make the run's steps.
+        since: When the attempt began, and when Spark last gave rows.
+    """
+
+    members: Members
+    failures: Sequence[Failure]
+    losses: Losses
+    evaluation: Evaluating
+    reporters: Collection[NodeId]
+    since: Since
+
+
+class Standing(NamedTuple):
+    """Where an attempt stands at one moment, and what is to be noted of it by `Attempt.apply`.
+
+    Attributes:
+        failures: New ones, which nobody told.
+        lost: Trainers that fell silent or are late, and that the attempt goes on without; each with its loss.
+        stand_in: Workers whose places nobody takes in time.
+        evaluation: What is known of the evaluator by now.
+    """
+
+    outcome: Outcome
+    failures: tuple[Failure, ...]
+    lost: tuple[tuple[Trainer, ErrorRecord], ...]
+    stand_in: StandIn
+    evaluation: Evaluating
+
+
+def standing(known: Known, now: Now, timeouts: TimeoutsConfig) -> Standing:
+    """Looks for trainers that are late and for places that stay vacant, then says where the attempt stands."""
+    members, evaluation, lost = known.members, known.evaluation, []
+    failures = _misled(known, now, timeouts)
+    for late in _late(known, now, timeouts) if not failures else ():
+        record = loss(late.trainer, late.what, now.wall_s - (now.s - late.since_s))
+        ruling = evaluation.on_loss(late.trainer, record, members)
+        if isinstance(ruling, Fail):
+            failures.append(Failure(ruling.record, now.s, is_silence=True, heard_s=late.trainer.heard_s))
+        if isinstance(ruling, Replace):
+            lost.append((late.trainer, record))
+    vacancies = known.losses.vacant(members)
+    evaluation = evaluation.at(now.s, members, vacancies, timeouts.replace)
+    needed = [vacancy for vacancy in evaluation.vacant(vacancies) if vacancy.node != evaluation.node]
+    overdue = known.losses.overdue(needed, evaluation.others(members), now.s, timeouts.replace)
+    stand_in = overdue if isinstance(overdue, StandIn) else StandIn({})
+    if isinstance(overdue, ErrorRecord) and not known.failures and not failures:
+        failures.append(Failure(overdue, now.s))
+    done, all_failures = evaluation.is_done(members), [*known.failures, *failures]
+    outcome = decide(members.values(), all_failures, now.s, timeouts.heartbeat, done=done)
+    return Standing(outcome, tuple(failures), tuple(lost), stand_in, evaluation)
+
+
+def _misled(known: Known, now: Now, timeouts: TimeoutsConfig) -> list[Failure]:
+    movers = [known.members[node] for node in known.reporters]
+    misled = None if known.failures else left_behind(movers, now, known.since.fed_s, timeouts)
+    return [] if misled is None else [Failure(misled, now.s)]
+
+
+def _late(known: Known, now: Now, timeouts: TimeoutsConfig) -> list[Lateness]:
+    members, losses = known.members, known.losses
+    movers = [members[node] for node in known.reporters]
+    # Until Spark last gave rows, or had given all, nodes that got none have waited for that.
+    held_up = [t.node for t in movers if losses.may_hold_up(t.heard_s, members, now.s, timeouts)]
+    since = Since(started_s(members, known.since.started_s), known.since.fed_s, held_up)
+    may_be_late = known.evaluation.movers(known.reporters)
+    return missed(members.values(), known.failures, now, since, timeouts, may_be_late)
