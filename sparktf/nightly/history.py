@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.errors import CorruptFileError, StorageNotFoundError
 from sparktf.feed.formats.parquet_file import reading
 from sparktf.results.result import RunResult
@@ -144,8 +143,7 @@ def read_history(
             warn(str(error))
             return None
 
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="history") as pool:
-        records = [record for record in pool.map(read, files) if record is not None]
+    records = [record for record in at_once("history", read, files) if record is not None]
     never = datetime.datetime.min.replace(tzinfo=datetime.UTC)
     return sorted(records, key=lambda record: (record.started or never, record.name, record.run_id), reverse=True)
 

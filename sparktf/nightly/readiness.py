@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from sparktf.clock import Clock
 from sparktf.config.duration import duration_text
 from sparktf.config.ready import ReadyConfig, WindowConfig
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.errors import CorruptFileError, NotReadyError, StorageNotFoundError, StorageUnavailableError
 from sparktf.feed.formats.parquet_file import open_parquet
 from sparktf.knobs import KNOBS
@@ -124,9 +123,8 @@ class Lake:
 
     def _window(self, window: WindowConfig) -> FolderFiles:
         folders = list(window.folders())
-        with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="ready") as pool:
-            found = pool.map(self._files, (f"{self._path}/{folder}" for folder in folders))
-            return dict(zip(folders, found, strict=True))
+        found = at_once("ready", self._files, (f"{self._path}/{folder}" for folder in folders))
+        return dict(zip(folders, found, strict=True))
 
     def _files(self, folder: str) -> list[FileEntry]:
         try:
@@ -136,8 +134,7 @@ class Lake:
 
     def _count(self, files: Sequence[FileEntry]) -> int:
         unknown = [file for file in files if file not in self._rows]
-        with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="ready") as pool:
-            self._rows.update(zip(unknown, pool.map(self._rows_of, unknown), strict=True))
+        self._rows.update(zip(unknown, at_once("ready", self._rows_of, unknown), strict=True))
         return sum(self._rows[file] for file in files)
 
     def _rows_of(self, file: FileEntry) -> int:

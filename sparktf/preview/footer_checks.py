@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 from sparktf.config.checks import BoundsConfig, ChecksConfig, ColumnBounds, DriftBounds
 from sparktf.config.data_section import DataConfig
 from sparktf.driver.plan.features import column_type
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.driver.plan.plan import Plan
 from sparktf.feed.arrays.nested import type_of
 from sparktf.feed.formats.parquet_file import leaf_columns, open_parquet, reading
@@ -80,9 +79,8 @@ def read_footers(storage: Storage, data: DataConfig, plan: Plan) -> Footers:
     groups = sum(len(plan.tables[stream].rows) for stream in streams)
     # Of the rows that a filter lets through, footers know no values.
     looks = not spec.where and groups * len(stored) <= MOST_CHUNKS
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="footer") as pool:
-        read = partial(_read, storage, {name: spec.renamed.get(name, name) for name in stored}, looks=looks)
-        found = list(pool.map(read, files if looks else files[:1]))
+    read = partial(_read, storage, {name: spec.renamed.get(name, name) for name in stored}, looks=looks)
+    found = at_once("footer", read, files if looks else files[:1])
     types = found[0][0] | spec.untyped
     chunks = {name: sum((one[1][name] for one in found), Chunks()) for name in (stored if looks else ())}
     columns = {name: _column(types[name], chunks.get(name)) for name in stored}

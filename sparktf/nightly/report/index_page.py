@@ -9,11 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.errors import CorruptFileError, StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.report import charts, words
@@ -117,8 +116,7 @@ def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
         seen.add(run_id)
         return IndexedRun(result, _page(storage, rundir))
 
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
-        found = list(pool.map(read, ids[:SHOWN]))
+    found = at_once("index", read, ids[:SHOWN])
     ended = tuple(run for run in found if isinstance(run, IndexedRun))
     unended = tuple(run for run in found if isinstance(run, UnendedRun))
     try:
@@ -252,6 +250,5 @@ def _ids(storage: Storage, folder: str) -> list[str]:
 def _ended(storage: Storage, folder: str) -> set[str]:
     """Returns the runs that have a result now."""
     ids = _ids(storage, folder)[:SHOWN]
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
-        there = pool.map(lambda run_id: storage.exists(f"{folder}/{run_id}/result.json"), ids)
-        return {run_id for run_id, is_there in zip(ids, there, strict=True) if is_there}
+    there = at_once("index", lambda run_id: storage.exists(f"{folder}/{run_id}/result.json"), ids)
+    return {run_id for run_id, is_there in zip(ids, there, strict=True) if is_there}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
@@ -14,7 +13,7 @@ from sparktf.config.checks import ChecksConfig
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.config.yaml import YamlError, load_yaml
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.nightly.data_checks import Baseline, Finding, find_baseline, findings
 from sparktf.nightly.report.drift import TableDrift, drift_of
@@ -194,8 +193,7 @@ def _told(storage: Storage, rundir: RunDirectory) -> ToldEvents:
         except (StorageError, ValueError):
             return None
 
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="report") as pool:
-        segments = list(pool.map(read, sorted(paths)))
+    segments = at_once("report", read, sorted(paths))
     entries = [entry for segment in segments if segment is not None for entry in segment]
     return replace(told_by(sorted(entries, key=lambda entry: entry.time_s)), unread=segments.count(None))
 
