@@ -113,7 +113,7 @@ def _is_lack_of_memory(error: BaseException) -> bool:
 
 
 def _more_memory(spec: TrainerSpec) -> str:
-    """Returns what to do about a lack of it."""
+    """Returns the remedy for a lack of memory."""
     if isinstance(spec, Function):
         return "raise spark.executor.memoryOverhead or have the function hold less"
     return f"raise {spec.config.cluster.node_memory.key} (spark.executor.memoryOverhead) or lower train.batch_size"
