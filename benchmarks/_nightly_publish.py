@@ -14,11 +14,11 @@ from pathlib import Path
 from _report import Figure, figure, report
 
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.plan.stored_plan import save_plan
+from sparktf.driver.plan.stored_plan import data_read, save_plan
 from sparktf.errors import Verdict
 from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
-from sparktf.nightly.release import Release
+from sparktf.published.release import Release
 from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
@@ -96,7 +96,7 @@ def _copy(storage: Storage, source: str, files: tuple[StagedFile, ...], target: 
 
 def _publish(storage: Storage, rundir: RunDirectory) -> None:
     result = RunResult(run_id=rundir.run_id, name=rundir.name, verdict=Verdict.DONE, model=rundir.model)
-    release = Release(storage, rundir, result, "2026-11-20", time.time())
+    release = Release(storage, rundir, result, "2026-11-20", time.time(), partial(data_read, storage, rundir.plan))
     Serving(storage, rundir.root, rundir.name).publish(release, lambda: None)
 
 

@@ -107,7 +107,7 @@ __all__ = [
     "train",
 ]
 
-# Where a name is defined; what is not listed is in sparktf.errors.
+# Name -> its module; all others are in sparktf.errors.
 _HOMES = {
     "Cluster": "sparktf.api.cluster",
     "JobConfig": "sparktf.config.job",

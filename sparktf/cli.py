@@ -1,4 +1,4 @@
-"""The console script `sparktf`: what is not a Spark job of its own."""
+"""The console script `sparktf`: the commands that are not Spark jobs."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.syntax import Syntax
 
 from sparktf import __version__
+from sparktf.clock import SystemClock
 from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
 from sparktf.console.plain_console import PlainConsole, let_go_of_output, say
@@ -22,6 +24,10 @@ from sparktf.hadoop import HadoopConf
 from sparktf.process.supported import lacks
 from sparktf.rundir import WAIT_HELP, chosen_run_id
 from sparktf.told import told_lines, words_of_error
+
+if TYPE_CHECKING:
+    from sparktf.runs.finding import FoundRun, RunsRoot
+    from sparktf.storage.file_systems import FileSystems
 
 _EXIT_INTERRUPTED = 130
 _SET_HELP = "override a key, e.g. --set train.epochs=3"
@@ -40,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SparkTFError as error:
         say(told_lines(words_of_error(error)))
         return int(error.verdict)
-    except ImportError as error:  # commands import what they need: another Spark lacks some of it
+    except ImportError as error:  # commands import lazily, and another Spark may lack modules
         say(lacks(error))
         return int(Verdict.REFUSED)
     except KeyboardInterrupt:
@@ -64,16 +70,12 @@ def _check(arguments: argparse.Namespace) -> int:
 
         _silence_pandas()
         master = arguments.master or default_master(config)
-        found = check_run(config, master, say, deep=bool(arguments.deep))
+        found = check_run(config, master, _file_systems(), say, deep=bool(arguments.deep))
         for error in found.errors:
             say(told_lines(words_of_error(error)))
         if found.errors:
             return int(found.errors[0].verdict)
-        lines = [f"# {line}" for line in found.known]
-        if found.unknown:
-            lines.append(f"# not checked without --deep: {'; '.join(found.unknown)}")
-        if found.left:
-            lines.append(f"# not checked before a run: {'; '.join(found.left)}")
+        lines = found.lines()
     _show_yaml(show_config(config))
     print(*lines, sep="\n", end="\n" if lines else "")
     print("ok" if config.data.source_key is not None else "ok, for train(spark, config, data): data names no source")
@@ -81,7 +83,6 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from sparktf.clock import SystemClock  # noqa: PLC0415
     from sparktf.preview.looking import look_ahead  # noqa: PLC0415 - pyspark, as above
     from sparktf.preview.printing import print_forecast  # noqa: PLC0415
     from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
@@ -90,7 +91,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     _silence_pandas()
     config = load_config(arguments.config, arguments.set, arguments.date)
     run_id = chosen_run_id(arguments.run_id, arguments.date)
-    forecast = look_ahead(config, run_id, arguments.master or default_master(config), SystemClock(), say)
+    master = arguments.master or default_master(config)
+    forecast = look_ahead(config, run_id, master, _file_systems(), SystemClock(), say)
     if arguments.json:
         print(forecast.model_dump_json(indent=1))
     else:
@@ -107,23 +109,22 @@ def _submit(arguments: argparse.Namespace) -> int:
     beside = Path(arguments.config).absolute().parent
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     if arguments.predict and (arguments.run_id is not None or arguments.wait or arguments.detach):
-        raise ConfigError("--predict: a job that scores is no run: leave out --run-id, --wait and --detach")
+        raise ConfigError("--predict submits a scoring job, not a run: leave out --run-id, --wait and --detach")
     if arguments.model is not None and not arguments.predict:
-        raise ConfigError("--model says what --predict scores with; a run trains the configuration's model")
+        raise ConfigError("--model needs --predict: a run trains the configuration's model: leave out --model")
     scoring = ScoringJob(arguments.model) if arguments.predict else None
     options = {"wait": arguments.wait, "detach": arguments.detach, "dry_run": arguments.dry_run}
-    return submit(config, beside, None if scoring else run_id, scoring=scoring, **options)
+    return submit(config, beside, None if scoring else run_id, _file_systems(), scoring=scoring, **options)
 
 
 def _backfill(arguments: argparse.Namespace) -> int:
-    from sparktf.storage.file_systems import FileSystems  # noqa: PLC0415
     from sparktf.submit import backfill  # noqa: PLC0415 - storage libraries, as above
 
     signal.signal(signal.SIGTERM, _interrupt)
     dates = backfill.dates_between(arguments.first, arguments.last, seconds_of("--every", arguments.every))
     configs = {date: load_config(arguments.config, arguments.set, date) for date in dates}
     backfill.check_order(configs, arguments.parallel)
-    systems = FileSystems(HadoopConf.from_environment())
+    systems = _file_systems()
     runs = backfill.runs_of(configs, systems)
     console = PlainConsole()
     if arguments.dry_run:
@@ -146,22 +147,17 @@ def _pack(arguments: argparse.Namespace) -> int:
     from sparktf.submit.pack import pack, this_environment  # noqa: PLC0415
 
     packed = pack(this_environment(), arguments.output)
-    print(
-        f"{packed.output}: {packed.nbytes / 1e6:,.0f} MB ({packed.unpacked_nbytes / 1e6:,.0f} MB in {packed.members:,} "
-        f"files), {packed.duration_s:.0f} s\n"
-        f"The nodes need the interpreter that it stands on at the same path: {packed.base_python}\n"
-        f"Name it in submit.archive, or copy it to HDFS once and name that."
-    )
+    print(packed.in_words())
     if packed.left_out:
         print(f"Left out, for they look like credentials: {', '.join(packed.left_out)}")
     return 0
 
 
 def _runs(arguments: argparse.Namespace) -> int:
-    from sparktf.runs.finding import find_output, make_plain_console, need_output  # noqa: PLC0415
+    from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
     from sparktf.runs.listing import json_lines, parse_since, print_runs, recorded_runs  # noqa: PLC0415
 
-    output = need_output(find_output(arguments.output, arguments.config))
+    output = _needed_output(arguments, arguments.config)
     now = datetime.datetime.now(datetime.UTC)
     since = None if arguments.since is None else parse_since(arguments.since, now)
     found = recorded_runs(output, arguments.name, failed=arguments.failed, since=since, warn=say)
@@ -174,32 +170,28 @@ def _runs(arguments: argparse.Namespace) -> int:
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    from sparktf.clock import SystemClock  # noqa: PLC0415
-    from sparktf.runs.finding import find_output, find_run, make_plain_console  # noqa: PLC0415
+    from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
     from sparktf.runs.showing import show  # noqa: PLC0415
 
-    run = find_run(arguments.run, find_output(arguments.output, arguments.config))
+    (run,) = _found_runs(arguments, arguments.run)
     show(run, make_plain_console(), SystemClock())
     return 0
 
 
 def _diff(arguments: argparse.Namespace) -> int:
     from sparktf.runs.difference import compare, print_difference  # noqa: PLC0415
-    from sparktf.runs.finding import find_output, find_run, make_plain_console  # noqa: PLC0415
+    from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
 
-    output = find_output(arguments.output, arguments.config)
-    first, second = find_run(arguments.first, output), find_run(arguments.second, output)
+    first, second = _found_runs(arguments, arguments.first, arguments.second)
     print_difference(make_plain_console(), first, second, compare(first, second))
     return 0
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from sparktf.clock import SystemClock  # noqa: PLC0415
     from sparktf.nightly.report.run_page import run_page  # noqa: PLC0415
     from sparktf.nightly.report.stored import gather  # noqa: PLC0415
-    from sparktf.runs.finding import find_output, find_run  # noqa: PLC0415
 
-    run = find_run(arguments.run, find_output(arguments.output, arguments.config))
+    (run,) = _found_runs(arguments, arguments.run)
     page = run_page(gather(run.storage, run.rundir), SystemClock().wall_s())
     path = arguments.to or Path(f"{run.rundir.name}-{run.rundir.run_id}.html")
     try:
@@ -211,12 +203,12 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _tensorboard(arguments: argparse.Namespace) -> int:
-    from sparktf.clock import SystemClock  # noqa: PLC0415
     from sparktf.runs.board import find_subject, show_board  # noqa: PLC0415
     from sparktf.runs.finding import find_output  # noqa: PLC0415
 
     signal.signal(signal.SIGTERM, _interrupt)
-    subject = find_subject(arguments.run, find_output(arguments.output, arguments.config))
+    systems = _file_systems()
+    subject = find_subject(systems, arguments.run, find_output(systems, arguments.output, arguments.config))
     flags = ["--host", arguments.host, "--port", str(arguments.port), *arguments.flags]
     try:
         show_board(subject, flags, SystemClock(), partial(print, flush=True))
@@ -226,36 +218,58 @@ def _tensorboard(arguments: argparse.Namespace) -> int:
 
 
 def _positive(text: str) -> int:
-    """Returns a number of runs, for argparse."""
+    """Parses a number of runs, for argparse."""
     if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 
 
 def _models(arguments: argparse.Namespace) -> int:
-    from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
-    from sparktf.runs.model_commands import show_models  # noqa: PLC0415
+    from sparktf.runs.model_commands import show_models  # noqa: PLC0415 - as above
 
-    show_models(arguments.output, arguments.name, make_plain_console())
+    show_models(_needed_output(arguments), arguments.name)
     return 0
 
 
 def _rollback(arguments: argparse.Namespace) -> int:
     from sparktf.runs.model_commands import rollback  # noqa: PLC0415 - as above
 
-    print(rollback(arguments.output, arguments.name, arguments.to))
+    print(rollback(_needed_output(arguments), arguments.name, arguments.to))
     return 0
 
 
 def _promote(arguments: argparse.Namespace) -> int:
     from sparktf.runs.model_commands import promote  # noqa: PLC0415 - as above
 
-    print(promote(arguments.output, arguments.run))
+    print(promote(_needed_output(arguments), arguments.run))
     return 0
 
 
+def _file_systems() -> FileSystems:
+    """Returns this process's file systems, the only ones that it has."""
+    from sparktf.storage.file_systems import FileSystems  # noqa: PLC0415 - storage libraries, as above
+
+    return FileSystems(HadoopConf.from_environment())
+
+
+def _needed_output(arguments: argparse.Namespace, config: str | None = None) -> RunsRoot:
+    """Returns the output that a command line names. Raises `ConfigError` where it names none."""
+    from sparktf.runs.finding import find_output, need_output  # noqa: PLC0415 - as above
+
+    return need_output(find_output(_file_systems(), arguments.output, config))
+
+
+def _found_runs(arguments: argparse.Namespace, *runs: str) -> list[FoundRun]:
+    """Returns the runs that a person means. Raises `ConfigError` where there is none of them."""
+    from sparktf.runs.finding import find_output, find_run  # noqa: PLC0415 - as above
+
+    systems = _file_systems()
+    output = find_output(systems, arguments.output, arguments.config)
+    return [find_run(systems, run, output) for run in runs]
+
+
 def _silence_pandas() -> None:
-    """Keeps Spark's word on its pandas, which is not ours to choose, from whoever looks at a run."""
+    """Hides Spark's warning about the pandas version, which users cannot act on."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
@@ -322,7 +336,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds what looks at runs, during and after."""
+    """Adds the commands that look at runs."""
     runs = commands.add_parser("runs", help="list the runs that have ended, the last one first (output.history)")
     runs.add_argument(
         "name", metavar="NAME", nargs="?", help="runs of this name (default: the configuration's, or all)"
@@ -374,7 +388,7 @@ def _add_model_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
 
 
 def _show_yaml(text: str) -> None:
-    """Prints YAML, in colour where it goes to a terminal; elsewhere untouched, so that it can be piped on."""
+    """Prints YAML, in colour on a terminal, unchanged elsewhere."""
     console = PlainConsole()
     if console.is_terminal:
         console.print(Syntax(text.rstrip(), "yaml", theme="ansi_dark", background_color="default"))

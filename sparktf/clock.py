@@ -1,4 +1,4 @@
-"""Time and threads as the driver gets them: from outside, so that the same code runs under a simulated clock."""
+"""Time and threads as arguments, so that the driver's code also runs under a simulated clock."""
 
 from __future__ import annotations
 
@@ -11,54 +11,50 @@ from sparktf.knobs import KNOBS
 
 
 class Clock(Protocol):
-    """What tells the time, lets it pass, and runs something beside the caller."""
+    """Tells the time, waits, and runs work beside the caller."""
 
     def now_s(self) -> float:
         """Returns monotonic seconds: for waits and limits."""
 
     def wall_s(self) -> float:
-        """Returns seconds since 1970, as people and other machines count them."""
+        """Returns seconds since 1970, which other machines share."""
 
     def wait(self, condition: threading.Condition, limit_s: float) -> None:
         """Waits until the condition, which the caller holds, is notified, or for `limit_s` seconds."""
 
     def sleep(self, seconds: float) -> None:
-        """Lets time pass."""
+        """Sleeps."""
 
     def beside(self, name: str, work: Callable[[], None]) -> None:
-        """Runs `work` beside the caller; it does not outlive the process, and handles its own errors."""
+        """Runs `work` beside the caller; it ends with the process, and handles its own errors."""
 
     def every(self, name: str, interval_s: float, work: Callable[[], bool]) -> None:
-        """Runs `work` beside the caller, again and again, until it returns False; first after `interval_s`.
+        """Runs `work` beside the caller repeatedly until it returns False, first after `interval_s`.
 
-        It is never run twice at once: one that takes long delays the next. It handles its own errors.
+        Calls do not overlap: a long one delays the next. It handles its own errors.
         """
 
 
 class Stopwatch:
-    """How long each phase of something took; one phase follows another, and one may come back. For one thread."""
+    """Measures the phases of an activity, which follow one another and may come back. For one thread."""
 
     def __init__(self, now_s: Callable[[], float], phase: str) -> None:
-        """Starts in a phase.
-
-        Args:
-            now_s: Monotonic seconds.
-        """
+        """Starts in a phase. `now_s` are monotonic seconds."""
         self._now_s = now_s
         self._phase = phase
         self._since_s = now_s()
         self._spent_s: dict[str, float] = {}
 
     def enter(self, phase: str) -> None:
-        """Ends the phase under way, and begins another one."""
+        """Ends the present phase and begins another one."""
         now_s = self._now_s()
         self._spent_s[self._phase] = self._spent_s.get(self._phase, 0.0) + now_s - self._since_s
         self._phase, self._since_s = phase, now_s
 
     def seconds(self) -> dict[str, float]:
-        """Returns the seconds of each phase until now, to the millisecond, in the order in which they first began.
+        """Returns the seconds of each phase until now, to the millisecond, in the order of their first begin.
 
-        Those that took no time are left out: they had nothing to do.
+        Phases that took no time are left out.
         """
         self.enter(self._phase)
         rounded = {phase: round(spent_s, 3) for phase, spent_s in self._spent_s.items()}
@@ -101,22 +97,22 @@ class SystemClock:
 
 
 class ListeningClock:
-    """A `Clock` that goes on while its process listens: who judges how long others were silent has its time from it.
+    """A clock that only counts time in which its process listens, to judge how long others were silent.
 
-    A process at work looks at it several times a second, and with every message. Where two looks lie further apart than
-    `KNOBS.listens_s`, it stood still (SIGSTOP, a virtual machine that was paused, swap): what others said meanwhile is
-    not heard yet, so that the surplus counts for nobody. Thread-safe.
+    A process at work reads it several times a second, and with every message. If two readings are further apart than
+    `KNOBS.listens_s`, the process stood still (SIGSTOP, a paused virtual machine, swap): messages of that time are not
+    read yet, so the surplus counts for nobody. Thread-safe.
     """
 
     def __init__(self, clock: Clock) -> None:
-        """Begins at the time that the other clock tells."""
+        """Starts at the other clock's time."""
         self._clock = clock
         self._lock = threading.Lock()
         self._looked_s = clock.now_s()
         self._deaf_s = 0.0
 
     def now_s(self) -> float:
-        """See `Clock`; for a duration that people are told, the other clock is right."""
+        """See `Clock`; for durations shown to people, use the other clock."""
         with self._lock:
             now_s = self._clock.now_s()
             self._deaf_s += max(now_s - self._looked_s - KNOBS.listens_s, 0.0)

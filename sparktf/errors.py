@@ -64,9 +64,9 @@ class SparkTFError(Exception):
     """Base of all errors of sparktf.
 
     Attributes:
-        verdict: What a run that ends with it returns.
-        record: What the node said of it, where it came from a node.
-        result: The `RunResult` of the run that it ended, where it did.
+        verdict: The exit code of a run that ends with it.
+        record: The node's record of it, if it came from a node.
+        result: The `RunResult` of the run that it ended, if it did.
     """
 
     verdict: ClassVar[Verdict] = Verdict.INFRASTRUCTURE
@@ -78,7 +78,7 @@ class ConfigError(SparkTFError, ValueError):
     """A key, value or template of the configuration is wrong.
 
     Attributes:
-        all_wrong: What else is wrong with it, and this: a line each; empty where this is all that is known.
+        all_wrong: All known faults, a line each; empty if this is the only one.
     """
 
     verdict = Verdict.REFUSED
@@ -135,14 +135,14 @@ class CorruptFileError(DataError, OSError):
     """A data file cannot be read.
 
     Attributes:
-        may_be_sparks: Arrow does not read it, and Spark may: it is an uncommon Parquet file rather than a damaged one.
+        may_be_sparks: Arrow cannot read it but Spark may: it is an uncommon Parquet file rather than a damaged one.
     """
 
     may_be_sparks: bool = False
 
 
 class StorageError(SparkTFError, OSError):
-    """A file system did not do what was asked; the message names the path."""
+    """A file system failed; the message names the path."""
 
 
 class StorageNotFoundError(StorageError, FileNotFoundError):
@@ -162,7 +162,7 @@ class StorageQuotaError(StorageError):
 
 
 class StorageUnavailableError(StorageError, ConnectionError):
-    """The file system did not answer, or does not change anything (HDFS in safe mode), for as long as was waited."""
+    """The file system did not answer in time, or refuses all changes (HDFS in safe mode)."""
 
 
 class TornCheckpointError(StorageError):
@@ -170,11 +170,11 @@ class TornCheckpointError(StorageError):
 
 
 class NotStoredError(StorageError):
-    """What a run made cannot be kept: another attempt would only make it again."""
+    """The run's output cannot be stored; another attempt would fail in the same way."""
 
 
 class FencedOffError(SparkTFError, RuntimeError):
-    """A newer committer owns the run. Not a `StorageError`: nothing that time may mend."""
+    """A newer committer owns the run. Not a `StorageError`: waiting does not help."""
 
 
 class ControlError(SparkTFError, ConnectionError):
@@ -194,23 +194,23 @@ class ReservationError(SparkTFError, TimeoutError):
 
 
 class TimeUpError(SparkTFError, TimeoutError):
-    """`train.deadline` or `train.max_seconds` was over before anything was trained; the message says where it went."""
+    """`train.deadline` or `train.max_seconds` passed before training began; the message says which phases took it."""
 
 
 class NotReadyError(SparkTFError, TimeoutError):
-    """The data that `data.ready` waits for is not there; nothing is wrong with what is."""
+    """The data that `data.ready` waits for is not there yet."""
 
     verdict = Verdict.NOT_READY
 
 
 class GatedError(SparkTFError, RuntimeError):
-    """The gate keeps the published model: the run has trained another one, and has come to its end."""
+    """The gate keeps the published model; the run itself is complete."""
 
     verdict = Verdict.GATED
 
 
 class NotComparedError(SparkTFError, RuntimeError):
-    """The gate has not compared the model with the one that is published now: the same run again will."""
+    """The gate compared with another model than the published one; submitting the run again compares anew."""
 
 
 class NodeLostError(SparkTFError, RuntimeError):
@@ -230,20 +230,20 @@ class LifecycleError(SparkTFError, RuntimeError):
 
 
 class ErrorRecord(BaseModel):
-    """One failure as it travels from a node to the driver and into result.json.
+    """A failure as it travels from a node to the driver and into result.json.
 
-    Its texts are what people are told (`sparktf.told`) from the moment it is made: printable, bounded, without secrets.
+    Its texts are cleaned for people (`sparktf.told`) when it is made: printable, bounded, without secrets.
 
     Attributes:
         type: Name of the class in this module, or of the user's exception for a `ModelError`.
         message: One line.
-        verdict: What the run returns if this is its root cause.
+        verdict: The run's exit code if this is its root cause.
         time_s: Seconds since the epoch on the node when it happened; the earliest record is the root cause.
         node: "worker 1", or "driver".
         peer: The node only saw another one go (a broken collective); never the root cause if there is any other record.
-        traceback: Remote traceback, empty where there is none.
+        traceback: Remote traceback, empty if there is none.
         exit_code: The trainer's, negative for a signal, as in `subprocess`.
-        log: Where the node's whole log is; `log_tail` holds its last lines.
+        log: Path of the node's whole log; `log_tail` holds its last lines.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -282,7 +282,7 @@ class ErrorRecord(BaseModel):
 
 
 def record_of(error: BaseException, *, time_s: float, node: str = "driver", traceback: str = "") -> ErrorRecord:
-    """Returns the record of an error raised here; one that came from a node keeps the node's own record."""
+    """Returns the record of an error raised here; an error from a node keeps the node's record."""
     if isinstance(error, SparkTFError) and error.record is not None:
         return error.record
     lines = words_of_error(error).strip().splitlines() or [type(error).__name__]
@@ -308,5 +308,5 @@ _BY_NAME = _subclasses(SparkTFError)
 
 
 def error_class(name: str) -> type[SparkTFError] | None:
-    """Returns the class of this module with a name; None where there is none."""
+    """Returns the class of this module with a name; None if there is none."""
     return _BY_NAME.get(name)

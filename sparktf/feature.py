@@ -1,4 +1,4 @@
-"""Resolved features: which columns of the source become which tensor; made by the planner, used by feed and trainer."""
+"""Resolved features: the columns of each tensor; made by the planner, used by feed and trainer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT = "string"
 
 
 class Kind(enum.StrEnum):
-    """What the user declared the tensor as."""
+    """The use of a tensor, as the user declared it."""
 
     INPUT = "input"
     TARGET = "target"
@@ -24,30 +24,20 @@ class Kind(enum.StrEnum):
 
 
 class Feature(Message):
-    """One tensor `[batch, *shape]`, or `[batch, None]` where it is ragged.
-
-    Attributes:
-        name: Model input or output it belongs to ("" for one weight of all outputs).
-        columns: Source columns; several are packed into a vector.
-        dtype: TensorFlow dtype name, "string" for text.
-        shape: Shape of one row, () for a scalar.
-        ragged: Rows are lists of any length; the shape is that of one value, ().
-        pad: Fills lists up that have fewer values than the shape; None where every list must have as many.
-        truncate: Lists may have more values than the shape: the first ones count.
-        masked: A null is no error: it is filled (`FeedSpec.fill_null`, else zero or empty text), and a mask tells.
-        is_mask: The tensor is such a mask: not the values, but bool, whether each is there.
-    """
+    """A tensor `[batch, *shape]`, or `[batch, None]` if it is ragged."""
 
     kind: Kind
-    name: str
-    columns: tuple[str, ...]
-    dtype: str
-    shape: tuple[int, ...] = ()
-    ragged: bool = False
+    name: str  # Model input or output it belongs to ("" for one weight of all outputs)
+    columns: tuple[str, ...]  # Source columns; several are packed into a vector
+    dtype: str  # TensorFlow dtype name, "string" for text
+    shape: tuple[int, ...] = ()  # Shape of one row, () for a scalar
+    ragged: bool = False  # Rows are lists of any length; the shape is that of one value, ()
+    # Fills lists that have fewer values than the shape; None if every list must have as many
     pad: FillValue | None = None
-    truncate: bool = False
+    truncate: bool = False  # Lists may have more values than the shape: the first ones count
+    # Nulls are allowed: they are filled (`FeedSpec.fill_null`, else zero or empty text), and a mask marks them
     masked: bool = False
-    is_mask: bool = False
+    is_mask: bool = False  # The tensor is such a mask: bool, whether each value exists
 
     @property
     def key(self) -> str:
@@ -75,51 +65,37 @@ class Feature(Message):
 
     @property
     def row_nbytes(self) -> int:
-        """Bytes of one row as an array; of text the codes alone, which are int32; of a ragged one those of a value."""
+        """Bytes of one row as an array; for text of the int32 codes alone, for ragged rows of one value."""
         return (4 if self.is_text else self.numpy_dtype.itemsize) * self.places
 
 
 class FeedLimits(NamedTuple):
-    """How far a node may go while it reads: no part of the plan, as every start of a run may have others.
+    """Limits on a node's reading. No part of the plan: every start of a run may have others."""
 
-    Attributes:
-        prefetch_bytes: Upper bound of the rows read ahead.
-        max_bad_rows: Rows of a stream and epoch that may be left out because they fail a check.
-    """
-
-    prefetch_bytes: int = 256 << 20
-    max_bad_rows: int = 0
+    prefetch_bytes: int = 256 << 20  # Upper bound of the rows read ahead
+    max_bad_rows: int = 0  # Rows of a stream and epoch that may be left out because they fail a check
 
 
 class FeedSpec(Message):
-    """All that a node needs to turn splits into tensors, the same for every node and epoch.
-
-    Attributes:
-        partition_columns: Names of hive-style partition columns, in the order of `Split.partition`.
-        partition_types: Their Spark types ("int", "bigint", "decimal(20,0)", "double", "date", "timestamp", "string",
-            "void").
-        fill_null: Column -> value in place of null.
-        renamed: Column -> its name in the files, where that is another one.
-        where: What a row of the files must pass to belong to the stream.
-        untyped: Columns of which some files have no value and no type -> Spark's type of them, by the other files.
-        record_types: Of TFRecord files: column -> Spark's type of it. Empty where they are Parquet files.
-    """
+    """The specification by which nodes turn splits into tensors, the same for every node and epoch."""
 
     features: tuple[Feature, ...]
-    partition_columns: tuple[str, ...] = ()
+    partition_columns: tuple[str, ...] = ()  # Names of hive-style partition columns, in the order of `Split.partition`
+    # Their Spark types ("int", "bigint", "decimal(20,0)", "double", "date", "timestamp", "string", "void")
     partition_types: tuple[str, ...] = ()
-    fill_null: dict[str, FillValue] = {}
-    renamed: dict[str, str] = {}
-    where: tuple[Condition, ...] = ()
+    fill_null: dict[str, FillValue] = {}  # Column -> value in place of null
+    renamed: dict[str, str] = {}  # Column -> its name in the files, if that differs
+    where: tuple[Condition, ...] = ()  # Condition on the files' rows that belong to the stream
+    # Columns without values and type in some files -> Spark's type of them, from the other files
     untyped: dict[str, str] = {}
-    record_types: dict[str, str] = {}
+    record_types: dict[str, str] = {}  # Of TFRecord files: column -> Spark's type of it. Empty for Parquet files.
     shuffle: bool = True
     seed: int = 0
 
     @model_validator(mode="before")
     @classmethod
     def _without_limits(cls, stored: Any) -> Any:
-        """Plans stored before `FeedLimits` was held these two, which every start of a run may set anew."""
+        """Drops the limits from plans that were stored before `FeedLimits` held them."""
         if isinstance(stored, dict):
             return {key: value for key, value in stored.items() if key not in ("prefetch_bytes", "max_bad_rows")}
         return stored

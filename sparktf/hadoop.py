@@ -1,4 +1,4 @@
-"""The Hadoop configuration: which file system a path without a scheme is on, and where its NameNodes are."""
+"""The Hadoop configuration: the default file system, and the addresses of NameNodes."""
 
 from __future__ import annotations
 
@@ -38,42 +38,38 @@ class NameNode(NamedTuple):
 class HadoopConf(Message):
     """Properties of Hadoop's configuration files, expanded. They may hold keys: no text form shows them.
 
-    Pickled, as in a closure that Spark sends to executors, it is what `for_nodes` returns.
+    Pickled, as in a closure that Spark sends to executors, it is reduced to `for_nodes`.
     """
 
     properties: dict[str, str] = Field(default={}, repr=False)
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Self:
-        """Reads a HADOOP_CONF_DIR: of core-site.xml, hdfs-site.xml and yarn-site.xml those that are there.
+        """Reads a HADOOP_CONF_DIR: core-site.xml, hdfs-site.xml and yarn-site.xml, if they exist.
 
         Raises:
             ConfigError: there is no such folder, or a file cannot be read or is no Hadoop configuration.
         """
         if not Path(folder).is_dir():
-            raise ConfigError(f"HADOOP_CONF_DIR: there is no folder {folder}")
+            raise ConfigError(f"HADOOP_CONF_DIR: {folder} does not exist: name the folder of core-site.xml")
         properties: dict[str, str] = {}
         for file in (Path(folder) / name for name in _FILES):
             if file.exists():
                 try:
                     properties |= parse_xml(file.read_bytes())
                 except (OSError, ElementTree.ParseError) as error:
-                    raise ConfigError(f"{file} is no Hadoop configuration that can be read: {error}") from error
+                    raise ConfigError(f"{file} cannot be read as a Hadoop configuration: {error}") from error
         return cls(properties=expand(properties))
 
     @classmethod
     def from_environment(cls) -> Self:
-        """Reads the folder that HADOOP_CONF_DIR names; empty if it is not set.
-
-        Raises:
-            ConfigError: as `from_folder`.
-        """
+        """Reads the folder that HADOOP_CONF_DIR names; empty if unset. Raises as `from_folder`."""
         folder = os.environ.get("HADOOP_CONF_DIR")
         return cls.from_folder(folder) if folder else cls()
 
     @classmethod
     def from_xml(cls, content: str) -> Self:
-        """Reads what a JVM's `Configuration.writeXml` writes, without the defaults that Hadoop has built in.
+        """Reads the output of a JVM's `Configuration.writeXml` without Hadoop's built-in defaults.
 
         Raises:
             ConfigError: it is no Hadoop configuration.
@@ -85,14 +81,14 @@ class HadoopConf(Message):
 
     @property
     def default_fs(self) -> str:
-        """The file system of paths without a scheme, e.g. "hdfs://nn:8020"; "file:///" where nothing is configured."""
+        """The file system of paths without a scheme, e.g. "hdfs://nn:8020"; "file:///" by default."""
         return self.properties.get("fs.defaultFS") or self.properties.get("fs.default.name") or "file:///"
 
     def __reduce__(self) -> tuple[Callable[[dict[str, str]], HadoopConf], tuple[dict[str, str]]]:
         return _of, (self.for_nodes().properties,)
 
     def for_nodes(self) -> HadoopConf:
-        """Returns what trainers and agents need to reach the same files; nothing that looks like a secret."""
+        """Returns the properties by which nodes reach the same files, without any that looks like a secret."""
         return HadoopConf(
             properties={
                 key: value
@@ -127,7 +123,7 @@ class HadoopConf(Message):
         return NameNode(rpc, self._http(suffix, rpc))
 
     def _http(self, suffix: str | None, rpc: str) -> str:
-        """Returns the URL of a NameNode's web server; without a key, the usual port at the host of its RPC address."""
+        """Returns the URL of a NameNode's web server; by default the usual port at the host of its RPC address."""
         secure = self.properties.get("dfs.http.policy", "").upper() == "HTTPS_ONLY"
         scheme, default = ("https", _HTTPS_PORT) if secure else ("http", _HTTP_PORT)
         found = "" if suffix is None else self.properties.get(f"dfs.namenode.{scheme}-address{suffix}", "")
@@ -153,7 +149,7 @@ def parse_xml(content: bytes, *, defaults: bool = True) -> dict[str, str]:
     """Returns the properties of a configuration file, not expanded.
 
     Args:
-        defaults: Also those whose `<source>` is one of Hadoop's built-in files.
+        defaults: Include properties whose `<source>` is one of Hadoop's built-in files.
 
     Raises:
         ElementTree.ParseError: it is no XML.
@@ -168,7 +164,7 @@ def parse_xml(content: bytes, *, defaults: bool = True) -> dict[str, str]:
 
 
 def expand(properties: dict[str, str]) -> dict[str, str]:
-    """Returns the properties with `${other.key}` replaced; what names no property stays as it is."""
+    """Returns the properties with `${other.key}` replaced; unknown names are kept."""
 
     def expanded(value: str) -> str:
         for _ in range(_EXPANSIONS):

@@ -1,7 +1,7 @@
-"""A `.keras` file, looked at without Keras: whose code its configuration names, and whether a model is of its layers.
+"""Inspects a `.keras` file without Keras: the code that its configuration names, and its layers.
 
-Keras makes a model of the file's configuration, and runs what that names: a layer's `from_config`, a function of a
-Lambda. Of what others have written, nothing is to be run: weights are numbers, and can be taken alone.
+Keras builds a model from the file's configuration, and runs the code it names: a layer's `from_config`, a function of
+a Lambda. Code that others chose must not run: weights are numbers, and can be taken alone.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _OF_CLASSES = _OF_FUNCTIONS | {
     "quantizers",
     "random",
 }
-"""Modules of Keras's whose classes and functions compute; others open files and connections."""
+"""Modules of Keras's whose classes and functions only compute; others open files and connections."""
 
 _CODE = {"Lambda", "TFSMLayer", "__lambda__"}
-"""What carries code of its own, or names a file that does."""
+"""Classes that carry code of their own, or name a file that does."""
 
 _TF_OPERATION, _TF_SECTIONS = "TFOpLambda", {"__operators__", "bitwise", "image", "linalg", "math", "nn", "ragged"}
 _TF_SECTIONS |= {"random", "sets", "signal", "sparse", "strings"}
 _TF_CALLS = {"Assert", "function", "load_library", "load_op_library", "numpy_function", "print", "py_function"}
 
 _OF_TF_KERAS = {"Functional": "model", "InputLayer": "input"}
-"""What tf_keras begins names with that do not begin as their class's."""
+"""Class -> the beginning of its default names in tf_keras, where that is not the class's name."""
 
 _SAYS_NOTHING = {
     "activation",
@@ -55,31 +55,25 @@ _SAYS_NOTHING = {
 }
 _SAYS_NOTHING |= {"rate", "recurrent_activation", "registered_name", "seed", "shared_object_id", "trainable"}
 _SAYS_NOTHING_ENDS = ("_constraint", "_initializer", "_regularizer")
-"""Settings of layers with which their weights are the same, whatever they are."""
+"""Settings of layers that do not change the meaning of their weights."""
 
 
 class KerasFile(NamedTuple):
-    """What a file says of its model.
+    """The description of a model in its file."""
 
-    Attributes:
-        flavour: Which Keras has saved it.
-        config: Of the model, as Keras has it in JSON.
-        has_assets: Layers keep something beside their weights, such as a vocabulary that they were adapted to.
-    """
-
-    flavour: str
-    config: dict[str, Any]
-    has_assets: bool
+    flavour: str  # The Keras that saved it
+    config: dict[str, Any]  # Of the model, as Keras's JSON
+    has_assets: bool  # Layers keep more than weights, such as a vocabulary that they were adapted to
 
 
 def read_keras_file(file: Path, label: str) -> KerasFile:
-    """Looks at a file.
+    """Reads the description of a file.
 
     Args:
-        label: What the model is called.
+        label: The model's name in messages.
 
     Raises:
-        ModelContractError: it is none of Keras's.
+        ModelContractError: it is no Keras file.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -87,9 +81,9 @@ def read_keras_file(file: Path, label: str) -> KerasFile:
             config = json.loads(archive.read("config.json"))
             has_assets = any(name.startswith("assets/") and not name.endswith("/") for name in archive.namelist())
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError, RecursionError) as error:
-        raise ModelContractError(f"{label} is no model that Keras has saved: {error}") from None
+        raise ModelContractError(f"{label} is not a .keras file: {error}") from None
     if not isinstance(config, dict):
-        raise ModelContractError(f"{label} is no model that Keras has saved: its config.json is no object")
+        raise ModelContractError(f"{label} is not a .keras file: its config.json is not an object")
     return KerasFile("tf_keras" if version.startswith("2.") else "keras", config, has_assets)
 
 
@@ -97,11 +91,11 @@ def read_keras_file(file: Path, label: str) -> KerasFile:
 
 
 def strangers(config: Mapping[str, Any], modules: Collection[str], registered: Collection[str]) -> tuple[str, ...]:
-    """Returns what Keras would run of a configuration that is neither its own, nor sparktf's, nor the user's.
+    """Returns the names in a configuration that Keras would run and that are not its own, sparktf's or the user's.
 
     Args:
         modules: The user's.
-        registered: Names that Keras knows already, of what the user has registered or handed over.
+        registered: Names known to Keras already: those that the user has registered or passed.
     """
     return tuple(dict.fromkeys(_strangers(config, modules, registered)))
 
@@ -150,7 +144,7 @@ def _is_known(module: str, name: str, modules: Collection[str], *, is_function: 
 
 
 def _operation(value: Mapping[str, Any]) -> str | None:
-    """Returns the operation of TensorFlow's that a layer is, unless it does no more than compute."""
+    """Returns the TensorFlow operation behind a layer, unless it only computes."""
     inner = value.get("config")
     called = str(inner.get("function")) if isinstance(inner, Mapping) else "?"
     section, _, name = called.rpartition(".")
@@ -162,13 +156,13 @@ def _operation(value: Mapping[str, Any]) -> str | None:
 
 
 def same_layers(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> bool | None:
-    """Whether the weights of two configurations' models are of the same layers, one by one, in the same order.
+    """Whether the weights of two models belong to the same layers, one by one, in the same order.
 
-    Settings count with which a weight means something else, such as a lookup's vocabulary. What only one of the two has
-    was brought by another version of Keras.
+    Settings that change the meaning of a weight count, such as a lookup's vocabulary. Settings that only one of the two
+    has come from another version of Keras.
 
     Returns:
-        None where their configurations do not say: of subclassed models.
+        None if the configurations do not tell: for subclassed models.
     """
     if not all(isinstance(side.get("config"), Mapping) and "layers" in side["config"] for side in (theirs, ours)):
         return None

@@ -13,7 +13,7 @@ from sparktf.errors import LifecycleError
 
 
 class GangState(enum.StrEnum):
-    """A gang, as the driver's own thread takes it from run to run."""
+    """A gang over the driver's runs, as its main thread takes it."""
 
     EMPTY = "empty"
     RESERVED = "reserved"
@@ -24,7 +24,7 @@ class GangState(enum.StrEnum):
 
 
 class GangEvent(enum.StrEnum):
-    """What happens to a gang."""
+    """Events of a gang."""
 
     RESERVE = "agents wanted"
     GATHER = "attempt wanted"
@@ -40,8 +40,8 @@ class GangEvent(enum.StrEnum):
 class AgentState(enum.StrEnum):
     """An agent, as the driver sees it.
 
-    A lost one that speaks again (it was frozen, or cut off) is told to begin anew, as another agent; a dismissed one is
-    told to go home.
+    A lost one that reports again (it was frozen, or cut off) is told to restart as another agent; a dismissed one is
+    told to exit.
     """
 
     IDLE = "idle"
@@ -52,7 +52,7 @@ class AgentState(enum.StrEnum):
 
 
 class AgentEvent(enum.StrEnum):
-    """What happens to an agent."""
+    """Events of an agent."""
 
     STARTED = "trainer started"
     STOP = "stop ordered"
@@ -73,7 +73,7 @@ class TrainerState(enum.StrEnum):
 
 
 class TrainerEvent(enum.StrEnum):
-    """What happens to a trainer."""
+    """Events of a trainer."""
 
     READY = "ready"
     PROGRESS = "progress"
@@ -83,10 +83,10 @@ class TrainerEvent(enum.StrEnum):
 
 
 class AttemptState(enum.StrEnum):
-    """An attempt. A failed one goes on for a moment, for what says more of the cause.
+    """An attempt. A failed one lasts a moment longer, for records that may explain the cause better.
 
     Attributes:
-        DONE: All work is done: what happens to a trainer from now on is no failure.
+        DONE: All work is done: losses of trainers are no failures from now on.
         RELEASED: It is done, and trainers are told to exit.
         STOPPED: It is not done, and trainers are told to exit.
     """
@@ -99,7 +99,7 @@ class AttemptState(enum.StrEnum):
 
 
 class AttemptEvent(enum.StrEnum):
-    """What happens to an attempt."""
+    """Events of an attempt."""
 
     FINISHED = "its work is done"
     FAILED = "a cause is settled"
@@ -123,7 +123,7 @@ class RunState(enum.StrEnum):
 
 
 class RunEvent(enum.StrEnum):
-    """What happens to a run."""
+    """Events of a run."""
 
     STANDS = "its result stands"
     PLANNED = "planned"
@@ -211,7 +211,7 @@ def step(table: Mapping[tuple[_State, _Event], _State], state: _State, event: _E
     """Returns the state after an event.
 
     Args:
-        who: Whose state it is, for people.
+        who: Name of the state's owner, for people.
 
     Raises:
         LifecycleError: the table has no such transition.

@@ -1,4 +1,4 @@
-"""The driver's process: arguments to configuration to run to exit code."""
+"""The driver's process: arguments, configuration, run, exit code."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parse(argv: list[str] | None = None) -> tuple[JobConfig, str | None, bool]:
 
 
 def parse_predict(argv: list[str] | None = None) -> tuple[JobConfig, str | None]:
-    """Returns the configuration of a command line, and the model that it names."""
+    """Returns the configuration and the model of a command line."""
     parser = _parser(
         "Score the rows of a day with a model that was trained here.",
         "value of {{date}} in the configuration, and of the partition that is replaced",
@@ -75,7 +75,7 @@ def predict() -> int:
 
 
 def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
-    """Runs a job, which puts the session that it starts into a list, and stops that; returns the exit code."""
+    """Runs a job and then stops the session that it added to a list; returns the exit code."""
     signal.signal(signal.SIGTERM, interrupt)
     # Spark 4 at every start with pandas 3; of pandas we need no more than that Spark's Arrow functions find it.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -99,7 +99,7 @@ def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
 
 @contextmanager
 def _needed() -> Iterator[None]:
-    """Is around the imports of what runs a job. Raises `PreflightError` where this Python lacks some of it."""
+    """Wraps the imports of a job. Raises `PreflightError` if this Python lacks one."""
     try:
         yield
     except ImportError as error:
@@ -130,7 +130,7 @@ def _predict(started: list[SparkSession]) -> None:
     scored = score(spark, config, model)
     if scored.warning:
         say(f"warning: {scored.warning}", sys.stdout)
-    say(scored.in_words(), sys.stdout)
+    say(scored.gang_text(), sys.stdout)
 
 
 def _session(config: JobConfig, started: list[SparkSession], *, scores: bool = False) -> SparkSession:

@@ -10,11 +10,11 @@ import enum
 from sparktf.message import Message
 
 FillValue = bool | int | float | str
-"""What stands in place of a value that is not there."""
+"""A value in place of a null."""
 
 
 class Op(enum.StrEnum):
-    """How a column is compared. Where it is null, only `NULL` holds."""
+    """A comparison. If the column is null, only `NULL` holds."""
 
     EQ = "="
     NE = "!="
@@ -28,13 +28,8 @@ class Op(enum.StrEnum):
 
 
 class Condition(Message):
-    """A column compared with constants of its own type.
+    """A column compared with constants of its own type."""
 
-    Attributes:
-        column: Its name in the files.
-        values: One; for `Op.IN` any number, for the tests for null none.
-    """
-
-    column: str
+    column: str  # Its name in the files
     op: Op
-    values: tuple[bool | int | float | str, ...] = ()
+    values: tuple[bool | int | float | str, ...] = ()  # One; for `Op.IN` any number, for the tests for null none

@@ -1,4 +1,4 @@
-"""Secrets, among settings and in texts: what is shown or stored has Spark's own words in their place."""
+"""Removes secrets from settings and texts that are shown or stored; Spark's own placeholder replaces them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 REDACTED = "*********(redacted)"
 
-# Spark's own `spark.redaction.regex`, and what clouds call their keys; a model's `tokens` or `tokenizer` are none.
+# Spark's own `spark.redaction.regex`, and the clouds' names of keys; a model's `tokens` or `tokenizer` do not match.
 _SECRET_KEY = re.compile(
     r"(?i)secret|passw|passphrase|token$|^spark\..*token|credentials?$|(access|account|private|api|auth)[._-]?key"
     r"|authorization$|webhook"
 )
 _SECRET_WORDS = {"pwd", "jwt", "pat", "bearer", "cookie", "cookies", "dsn", "sas"}
-"""Too short to be looked for within other words: `pattern` holds one."""
+"""Too short to be found within other words: `pattern` contains one."""
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
@@ -38,7 +38,7 @@ _IN_TEXT = tuple(
         # A webhook's address is its secret.
         r"(https?://[^\s/'\"]{0,100}hook[^\s/'\"]{0,100}/)[^\s'\"]+",
         r"(https?://[^\s'\"]{1,200}hooks?/)[^\s'\"]+",
-        # ://me:x@host, and https://x@host; elsewhere what stands before an @ is no secret: abfss://container@account
+        # ://me:x@host, and https://x@host; elsewhere the text before an @ is no secret: abfss://container@account
         r"(://[^/\s:@]{0,100}:)[^/\s]+(?=@)",
         r"(https?://)[^/\s:@]+(?=@)",
     )
@@ -46,18 +46,18 @@ _IN_TEXT = tuple(
 
 
 def redacted(value: Any, key: str = "") -> Any:
-    """Returns a value without its secrets: by the keys they stand under, as options in a text, in an address.
+    """Returns a value without its secrets: under secret keys, as options in a text, in an address.
 
-    Lists and mappings are looked through; `None` and bools are no secrets.
+    Lists and mappings are searched; `None` and bools are no secrets.
 
     Args:
-        key: What the value stands under.
+        key: The key of the value.
     """
     return _redacted(value, hidden=is_secret_key(key))
 
 
 def is_secret_key(key: str) -> bool:
-    """Whether what stands under the key is a secret."""
+    """Whether values of the key are secrets."""
     return _SECRET_KEY.search(key) is not None or any(word.lower() in _SECRET_WORDS for word in _WORD.findall(key))
 
 

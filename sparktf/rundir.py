@@ -1,4 +1,4 @@
-"""The run directory: the one class that knows where everything of a run is."""
+"""The run directory: the only class that knows the paths of a run."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from sparktf.errors import ConfigError
 from sparktf.topology import NodeId
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-"""What may name a folder of runs: no "/", no "..", no ":" that HDFS refuses, nothing that readers take for hidden."""
+"""Names of folders of runs: no "/", no "..", no ":", which HDFS refuses, and not hidden for readers."""
 
 NAME_LENGTH = 200
 """A file system's names end at 255 bytes."""
 
 WAIT_HELP = "wait while another submission owns the run (default: end with 2)"
-"""Of the option `--wait`, which every command that submits has."""
+"""Help of the option `--wait` of every command that submits."""
 
 HISTORY = "_runs"
-"""Beside the folders of all names, whose first letter it cannot be: a file for each run that has ended."""
+"""Folder beside those of the names, whose first letter is never "_": a file for each ended run."""
 
 HISTORY_OF_NAME = "name="
-"""Within it, the folder of a name begins so: as Spark and Hive write a partition."""
+"""Prefix of a name's folder in it, as Spark and Hive name partitions."""
 
 RESULT, STATISTICS = "result.json", "statistics.json"
-"""Files of a run; of the second, its published model has a copy."""
+"""Files of a run; its published model has a copy of the second."""
 
 TERMS, EVENTS = "owner", "events"
-"""Folders that every run has which has begun: by them it is known for one."""
+"""Folders of every run that has begun, by which it is recognised."""
 
 SERVING = "serving"
-"""The folder beside the runs of one name that has the models which are published."""
+"""Folder of published models, beside the runs of a name."""
 
 _OWN_ENTRIES = {
     "assets.json",
@@ -53,7 +53,6 @@ _ON_ITS_WAY = re.compile(r"^(_(commit|plan|put|swept)-[0-9a-f-]+|\.(probe|tmp)-[
 
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _STEP = re.compile(r"^step-(\d{12})$")
-_TERM = re.compile(r"^\d{6,}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ class RunDirectory:
 
     @property
     def run(self) -> str:
-        """What the run is called in messages."""
+        """The run's name in messages."""
         return f"{self.name}/{self.run_id}"
 
     @property
@@ -110,11 +109,11 @@ class RunDirectory:
         return f"{self.path}/logs"
 
     def log(self, trainer: str) -> str:
-        """Where the output of a trainer (`trainer_name`) is kept."""
+        """The log of a trainer (`trainer_name`)."""
         return f"{self.logs}/{trainer}.log"
 
     def bad_rows(self, trainer: str) -> str:
-        """Where a trainer (`trainer_name`) writes the rows that it sets aside."""
+        """The bad rows that a trainer (`trainer_name`) set aside."""
         return f"{self.path}/bad_rows/{trainer}.jsonl"
 
     @property
@@ -123,7 +122,7 @@ class RunDirectory:
 
     @property
     def last_steps(self) -> str:
-        """What is left to do that follows the result."""
+        """The record of steps that are still to follow the result."""
         return f"{self.path}/last_steps.json"
 
     @property
@@ -132,12 +131,12 @@ class RunDirectory:
 
     @property
     def index(self) -> str:
-        """The page of all runs of the name: outside of its own folder."""
+        """The page of all runs of the name, outside of the run's folder."""
         return f"{self.root.rstrip('/')}/{self.name}/index.html"
 
     @property
     def history(self) -> str:
-        """What is kept of how it ended, among all runs below the root: outside of its own folder."""
+        """The run's row in the history of all runs below the root."""
         return f"{self.root.rstrip('/')}/{HISTORY}/{HISTORY_OF_NAME}{self.name}/{self.run_id}.parquet"
 
     @property
@@ -147,11 +146,11 @@ class RunDirectory:
 
     @property
     def terms(self) -> str:
-        """Where it says who owns the run."""
+        """The record of the run's owner."""
         return f"{self.path}/{TERMS}"
 
     def term(self, number: int) -> str:
-        return f"{self.terms}/{term_name(number)}"
+        return f"{self.terms}/{number:06d}"
 
     @property
     def model(self) -> str:
@@ -159,7 +158,7 @@ class RunDirectory:
 
     @property
     def serving(self) -> str:
-        """Where models of this name are published: outside of its own folder."""
+        """The published models of this name, outside of the run's folder."""
         return f"{self.root.rstrip('/')}/{self.name}/{SERVING}"
 
     @property
@@ -168,44 +167,44 @@ class RunDirectory:
 
     @property
     def staging(self) -> str:
-        """Where uploads lie until they are committed; readers never look here."""
+        """Uploads until they are committed; readers never look here."""
         return f"{self.checkpoints}/_tmp"
 
     def checkpoint(self, step: int) -> str:
         return f"{self.checkpoints}/step-{step:012d}"
 
     def staged(self, attempt: int, what: str) -> str:
-        """Where one attempt uploads one checkpoint ("step-...") or the model ("model")."""
+        """An attempt's upload of one checkpoint ("step-...") or of the model ("model")."""
         return f"{self.staging}/{attempt:03d}-{what}"
 
 
 def is_of_a_run(entry: str) -> bool:
-    """Whether a run directory has an entry of this name; of any other it is not known whose it is."""
+    """Whether an entry of this name belongs to a run directory; others belong to somebody else."""
     return entry in _OWN_ENTRIES or is_on_its_way(entry)
 
 
 def is_on_its_way(entry: str) -> bool:
-    """Whether an entry of a run directory is of a call that is under way, or was cut off."""
+    """Whether an entry of a run directory is a temporary one, in use or left behind."""
     return _ON_ITS_WAY.match(entry) is not None
 
 
 def trainer_name(attempt: int, node: NodeId, incarnation: int) -> str:
-    """Returns what the files of a trainer are called: "002-worker-1"; "002-worker-1.3" for its third successor."""
+    """Returns the name of a trainer's files: "002-worker-1"; "002-worker-1.3" for its third successor."""
     return f"{attempt:03d}-{node.role.value}-{node.index}" + (f".{incarnation}" if incarnation else "")
 
 
 def check_run_id(run_id: str) -> str:
-    """Returns a run id that can name a folder of its own. Raises `ConfigError` for any other."""
+    """Returns a valid run id. Raises `ConfigError` for any other."""
     if run_id == SERVING:
-        raise ConfigError(f"--run-id {SERVING} is taken: published models lie in a folder of that name")
+        raise ConfigError(f"--run-id {SERVING} is reserved for the folder of published models: give another one")
     return check_name(run_id, "--run-id")
 
 
 def chosen_run_id(run_id: str | None, date: str | None) -> str | None:
-    """Returns what `--run-id` or, without it, `--date` names the run; None where neither does.
+    """Returns the run id given by `--run-id`, or else by `--date`; None without either.
 
     Raises:
-        ConfigError: it cannot name a folder; an empty one, as of a shell's unset variable, is not taken for none.
+        ConfigError: it cannot name a folder. Nor can an empty one, such as an unset variable of a shell.
     """
     chosen = date if run_id is None else run_id
     return None if chosen is None else check_run_id(chosen)
@@ -220,31 +219,21 @@ def check_name(text: str, what: str) -> str:
     """Returns a text that can name a folder of runs.
 
     Raises:
-        ConfigError: it cannot; `what` stands in front of the reason.
+        ConfigError: it cannot; the message begins with `what`.
     """
     if not is_name(text):
         shown = text if len(text) <= NAME_LENGTH else f"{text[:40]}..."
         raise ConfigError(
-            f"{what} {shown!r} is to name a folder: up to {NAME_LENGTH} letters, digits, '.', '_' and '-', "
+            f"{what} {shown!r} cannot name a folder: give up to {NAME_LENGTH} letters, digits, '.', '_' and '-', "
             "of which the first is a letter or a digit"
         )
     return text
 
 
 def checkpoint_step(folder: str) -> int | None:
-    """Returns the step of a checkpoint folder's name, or None if it is not one."""
+    """Returns the step of a checkpoint folder's name, None for other names."""
     found = _STEP.match(folder)
     return int(found.group(1)) if found else None
-
-
-def term_name(number: int) -> str:
-    """Returns what a term's folder is called."""
-    return f"{number:06d}"
-
-
-def term_number(folder: str) -> int:
-    """Returns the number of a term's folder, 0 if it is none."""
-    return int(folder) if _TERM.match(folder) else 0
 
 
 def checkpoint_name(step: int) -> str:

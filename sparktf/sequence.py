@@ -31,7 +31,7 @@ class Stream(enum.StrEnum):
 
 
 class Keep(enum.StrEnum):
-    """Which rows of a row group belong to the stream, where a fraction is held out."""
+    """The rows of a row group that belong to the stream, if a fraction is held out."""
 
     ALL = "all"
     TRAIN = "train"
@@ -39,7 +39,7 @@ class Keep(enum.StrEnum):
 
 
 class Draw(enum.IntEnum):
-    """What random numbers are for. Each purpose has a sequence of its own, whatever seed, epoch and block are."""
+    """Purposes of random numbers. Each has a sequence of its own for every seed, epoch and block."""
 
     SPLIT_ORDER = 1
     BLOCK_ORDER = 2
@@ -56,58 +56,38 @@ def generator(draw: Draw, seed: int, *key: int) -> np.random.Generator:
 
 
 class FileStamp(NamedTuple):
-    """What tells a file from another one that takes its place.
-
-    Attributes:
-        nbytes: Its length.
-        modified_ms: When it was last changed, in milliseconds since the epoch.
-        footer: CRC-32 of its footer, which has sizes, places and statistics of all that is in the file.
-    """
+    """Identifies the content of a file: another file in its place has another stamp."""
 
     nbytes: int
-    modified_ms: int
-    footer: int
+    modified_ms: int  # Time of its last change, in milliseconds since the epoch
+    footer: int  # CRC-32 of its footer, which has sizes, places and statistics of its data
 
 
 class Split(NamedTuple):
-    """One row group of one file. A plain tuple: there may be a million of them.
-
-    Attributes:
-        file: Index of the file in the plan; with `row_group` it seeds the draw of held-out rows.
-        group_rows: Rows in the row group.
-        selected: How many of them the source's filter lets through.
-        held_out: How many of these the validation fraction draws.
-        rows: Rows that belong to this stream.
-        partition: Values of the partition columns, in the order of `FeedSpec.partition_columns`.
-        local_nbytes: How many of `nbytes` lie on the host of the node that reads it.
-        stamp: The file as it was planned; None where the plan was made before plans knew.
-    """
+    """One row group of one file. A plain tuple: there may be a million of them."""
 
     path: str
-    file: int
+    file: int  # Index of the file in the plan; with `row_group` it seeds the draw of held-out rows
     row_group: int
-    group_rows: int
-    selected: int
-    held_out: int
+    group_rows: int  # Rows in the row group
+    selected: int  # Rows that pass the source's filter
+    held_out: int  # Of these, the rows drawn for the validation fraction
     keep: Keep
-    rows: int
+    rows: int  # Rows that belong to this stream
     nbytes: int
+    # Values of the partition columns, in the order of `FeedSpec.partition_columns`
     partition: tuple[PartitionValue, ...] = ()
-    local_nbytes: int = 0
-    stamp: FileStamp | None = None
+    local_nbytes: int = 0  # Of `nbytes`, the bytes on the host of the node that reads it
+    stamp: FileStamp | None = None  # The file as it was planned; None in older plans
 
 
 class Piece(Message):
-    """Rows `[start, stop)` of one shuffle block, counted after the block's permutation.
-
-    Attributes:
-        first_row: Where the piece starts in the epoch sequence.
-    """
+    """Rows `[start, stop)` of one shuffle block, counted after the block's permutation."""
 
     block: int
     start: int
     stop: int
-    first_row: int
+    first_row: int  # Where the piece starts in the epoch sequence
     splits: tuple[Split, ...]
 
     @property
@@ -116,7 +96,7 @@ class Piece(Message):
 
 
 class Assignment(Message):
-    """What one node reads of one stream in one epoch, in this order."""
+    """The pieces that one node reads of one stream in one epoch, in order."""
 
     stream: Stream
     epoch: int
@@ -175,7 +155,7 @@ class Slices(NamedTuple):
         return self.stop - self.start
 
     def take(self, chosen: Integers | slice) -> Slices:
-        """Returns some of them."""
+        """Returns a selection of the slices."""
         return Slices(*(column[chosen] for column in self))
 
     def cut(self, piece: Integers, start: Integers, rows: Integers) -> Slices:
@@ -238,7 +218,7 @@ def merge(intervals: Iterable[Interval]) -> list[Interval]:
 
 
 def leading(intervals: Iterable[Interval], rows: int) -> list[Interval]:
-    """Returns what the first `rows` rows of the intervals, one after the other, cover of the epoch sequence.
+    """Returns the intervals that the first `rows` rows of the given ones cover.
 
     Raises:
         ValueError: `rows` is negative or more than the intervals have.
@@ -256,7 +236,7 @@ def leading(intervals: Iterable[Interval], rows: int) -> list[Interval]:
 
 
 def remaining(rows: int, done: Sequence[Interval]) -> list[Interval]:
-    """Returns what `done` leaves of `[0, rows)`."""
+    """Returns `[0, rows)` without `done`."""
     edges = [(0, 0), *merge(done), (rows, rows)]
     return [(left[1], right[0]) for left, right in itertools.pairwise(edges) if left[1] < right[0]]
 

@@ -1,7 +1,7 @@
-"""What people are told: text that a terminal only prints, of a length that all that carry it take, without secrets.
+"""Cleans text for people: printable, of bounded length, without secrets.
 
 Messages come from anywhere: a path of the lake, a value of a row, a library's exception with a page of HTML in it.
-Whoever shows them is given what `told` returns, and shows it as it is: no markup, no template, no shell reads it.
+Output functions get the result of `told`, and show it as it is: no markup, no template, no shell reads it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import unicodedata
 from sparktf.redaction import redacted
 
 MESSAGE_NBYTES = 4_000
-"""Of one message, one line. An environment variable takes 128 KiB, a line of a log less."""
+"""Limit of one message, one line. An environment variable takes 128 KiB, a line of a log less."""
 
 TRACE_NBYTES = 64_000
-"""Of a traceback or a log's last lines."""
+"""Limit of a traceback or a log's last lines."""
 
 
 def told(text: str) -> str:
@@ -25,13 +25,13 @@ def told(text: str) -> str:
 
 
 def told_lines(text: str) -> str:
-    """Returns a text of several lines: printable, without secrets; of one beyond `TRACE_NBYTES` the end."""
+    """Returns a text of several lines: printable, without secrets; beyond `TRACE_NBYTES` only the end."""
     shown = _printable(redacted(text[-2 * TRACE_NBYTES :]), keep="\n")
     return _last(shown, len(text), TRACE_NBYTES)
 
 
 def log_of(module: str) -> logging.Logger:
-    """Returns a module's logger: what is logged is told, whoever shows it."""
+    """Returns a module's logger, which cleans its messages by `told`."""
     log = logging.getLogger(module)
     log.addFilter(_told_record)
     return log
@@ -43,7 +43,7 @@ def _told_record(record: logging.LogRecord) -> bool:
 
 
 def words_of_error(error: BaseException) -> str:
-    """Returns what an error says: also of one whose own `__str__` fails, which is somebody else's code."""
+    """Returns an error's message, also if its own `__str__` fails, which is somebody else's code."""
     try:
         # str() of a KeyError is its text as Python source.
         return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
@@ -52,7 +52,7 @@ def words_of_error(error: BaseException) -> str:
 
 
 def _printable(text: str, keep: str = "") -> str:
-    """Returns a text with what no terminal prints written as in Python's source: `\\x1b`, `\\x00`, `\\u202e`."""
+    r"""Returns a text with unprintable characters escaped as in Python: `\x1b`, `\x00`, `\u202e`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if _is_printable(c) or c in keep else _escaped(c) for c in text)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 
 class Role(enum.StrEnum):
-    """What a node does in the gang. In sync training worker 0 acts as the chief."""
+    """A node's task in the gang. In sync training worker 0 acts as the chief."""
 
     CHIEF = "chief"
     WORKER = "worker"
@@ -22,11 +22,7 @@ class Role(enum.StrEnum):
 
 
 def role_of_job(job: str) -> Role:
-    """Returns the role of a node by the name that TF_CONFIG gives it; "master" is an older name of the chief.
-
-    Raises:
-        ValueError: there is no such name.
-    """
+    """Returns the role of a name in TF_CONFIG; "master" is an older name of the chief. Raises `ValueError`."""
     return Role.CHIEF if job == "master" else Role(job)
 
 
@@ -41,7 +37,7 @@ class NodeId(BaseModel):
     def __str__(self) -> str:
         return f"{self.role.value} {self.index}"
 
-    # Nodes are keys of all books: what every model has for it takes ten times as long.
+    # Nodes are keys of all books: pydantic's own __hash__ takes ten times as long.
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NodeId) and (self.index, self.role) == (other.index, other.role)
 
@@ -51,29 +47,24 @@ class NodeId(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class GangShape:
-    """How many nodes of each role a gang has, and with how few it goes on once it has lost some.
+    """The number of nodes of each role in a gang, and the least after losses."""
 
-    Attributes:
-        wanted: By role.
-        least: Of the same roles.
-    """
-
-    wanted: Mapping[Role, int]
-    least: Mapping[Role, int]
+    wanted: Mapping[Role, int]  # By role
+    least: Mapping[Role, int]  # Of the same roles
 
     @classmethod
     def of_workers(cls, wanted: int, least: int) -> Self:
-        """Returns a gang of workers alone."""
+        """Returns a gang of workers only."""
         return cls({Role.WORKER: wanted}, {Role.WORKER: min(least, wanted)})
 
     @classmethod
     def with_servers(cls, workers: int, ps: int, least: int) -> Self:
-        """Returns a gang with a coordinator and parameter servers, which it cannot do without."""
+        """Returns a gang with a coordinator and parameter servers, all of which are required."""
         wanted = {Role.CHIEF: 1, Role.PS: ps, Role.WORKER: workers}
         return cls(wanted, {**wanted, Role.WORKER: min(least, workers)})
 
     def with_evaluator(self) -> Self:
-        """Returns the same gang with an evaluator, the last of its nodes, without which no attempt begins."""
+        """Returns the gang with an evaluator as its last node, which every attempt needs to begin."""
         return type(self)({**self.wanted, Role.EVALUATOR: 1}, {**self.least, Role.EVALUATOR: 1})
 
     @property
@@ -88,14 +79,14 @@ class GangShape:
 
     @property
     def fewest(self) -> int:
-        """Nodes of the smallest gang that may be."""
+        """Nodes of the smallest allowed gang."""
         return sum(self.least.values())
 
     def members(self, count: int) -> tuple[NodeId, ...]:
-        """Returns who the nodes are when there are so many: of each role the least, then more in the order of roles.
+        """Returns the members of a gang of a size: the least of each role, then more in the order of roles.
 
         Raises:
-            ValueError: no such gang may be.
+            ValueError: no such gang is allowed.
         """
         if not self.fewest <= count <= self.nodes:
             raise ValueError(f"{count} nodes: the gang has {self.fewest} to {self.nodes}")
@@ -107,8 +98,8 @@ class GangShape:
         return tuple(found)
 
 
-def in_words(nodes: Iterable[NodeId]) -> str:
-    """Returns who a gang is made of: "2 worker(s)", or "2 workers, 1 ps, a coordinator and an evaluator"."""
+def gang_text(nodes: Iterable[NodeId]) -> str:
+    """Returns a gang in words: "2 worker(s)", or "2 workers, 1 ps, a coordinator and an evaluator"."""
     count = Counter(node.role for node in nodes)
     workers = count[Role.WORKER]
     if len(count) == 1:
@@ -140,7 +131,7 @@ class ClusterSpec(BaseModel):
 
     @classmethod
     def at(cls, addresses: Mapping[NodeId, str]) -> Self:
-        """Returns the spec of nodes at these addresses; an evaluator is in nobody's."""
+        """Returns the spec of nodes at these addresses, without evaluators."""
         by_role: dict[str, tuple[str, ...]] = {}
         for node, address in sorted(addresses.items(), key=lambda item: item[0].index):
             if node.role is not Role.EVALUATOR:
@@ -148,14 +139,14 @@ class ClusterSpec(BaseModel):
         return cls.model_validate(by_role)
 
     def moved(self, node: NodeId, address: str) -> Self:
-        """Returns the spec with a node elsewhere. Whoever had that address, and so is gone, is nowhere."""
+        """Returns the spec with a node at another address. A lost node that had this address is left out."""
         every = dict(zip(self.nodes(), [*self.chief, *self.worker, *self.ps], strict=True))
         found = {other: f"{other.role}-{other.index}.invalid:1" if at == address else at for other, at in every.items()}
         return self.at({**found, node: address})
 
     @property
     def leader(self) -> NodeId:
-        """The node that decides for all, and whose files are kept: the chief, or worker 0 where there is none."""
+        """The node that decides for all, and whose files are kept: the chief, else worker 0."""
         return NodeId(role=Role.CHIEF if self.chief else Role.WORKER, index=0)
 
     def nodes(self) -> tuple[NodeId, ...]:
@@ -164,7 +155,7 @@ class ClusterSpec(BaseModel):
         return tuple(NodeId(role=role, index=i) for role, addresses in by_role.items() for i in range(len(addresses)))
 
     def address(self, node: NodeId) -> str:
-        """Where a node is. Raises `KeyError` if it is not in the cluster."""
+        """The address of a node. Raises `KeyError` if it is not in the cluster."""
         return dict(zip(self.nodes(), [*self.chief, *self.worker, *self.ps], strict=True))[node]
 
     def workers(self) -> dict[NodeId, str]:

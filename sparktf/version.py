@@ -1,3 +1,3 @@
-"""The version of sparktf, where every layer can import it."""
+"""The version of sparktf."""
 
 __version__ = "0.1.0"

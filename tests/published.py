@@ -6,13 +6,14 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.plan.stored_plan import save_plan
+from sparktf.driver.plan.stored_plan import data_read, save_plan
 from sparktf.errors import Verdict
-from sparktf.nightly.release import Release
+from sparktf.published.release import Release
 from sparktf.published.serving import ModelManifest, Published, Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
@@ -80,7 +81,7 @@ class Lab:
             self.run(run_id, date)
         through = storage or LocalStorage()
         result = RunResult.model_validate_json(Path(rundir.result).read_bytes())
-        release = Release(through, rundir, result, date, NOW_S)
+        release = Release(through, rundir, result, date, NOW_S, partial(data_read, through, rundir.plan))
         return Serving(through, self.root, "t").publish(release, check_owner)
 
     def night(self, run_id: str, storage: Storage) -> None:

@@ -26,9 +26,9 @@ from sparktf.results.events import (
     MetricsSeen,
     RunBegun,
     RunEnded,
+    Samples,
 )
 from sparktf.results.result import AttemptResult, NodeInput, NodeResult, RunResult
-from sparktf.results.samples import Samples
 from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.sequence import Stream
 from sparktf.statistics.column_statistics import RANKS, ColumnStatistics, Spread, TableStatistics, ValueCount

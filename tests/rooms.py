@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from unit.test_layering import ROOT, imports, is_in, module_of, room_of, sources
+from unit.test_layering import ROOT, imports, is_in, module_of, reach, room_of, sources
 
 PAGE = ROOT / "docs" / "inside" / "architecture.md"
 
@@ -36,13 +36,9 @@ def arrows() -> dict[str, set[str]]:
 
 def direct(of: dict[str, set[str]]) -> dict[str, set[str]]:
     """Returns the arrows without those that a longer way stands for."""
-
-    def reach(room: str, seen: frozenset[str]) -> set[str]:
-        onward = of.get(room, set()) - seen
-        return onward.union(*(reach(other, seen | {room}) for other in onward)) if onward else set()
-
+    reached = {room: reach(of, room) for room in set(of).union(*of.values())}
     return {
-        room: {t for t in targets if not any(t in reach(other, frozenset({room})) for other in targets - {t})}
+        room: {t for t in targets if not any(t in reached[other] for other in targets - {t})}
         for room, targets in of.items()
     }
 

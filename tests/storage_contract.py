@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from contenders import Contender, Nth, outcome
 from sparktf.errors import FencedOffError, OwnedError, StorageExistsError, StorageNotFoundError
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
+from sparktf.storage.transactions.head import Edition, FolderHead, HeadMovedError
 
 
 def names_below(storage: Storage, root: str) -> list[str]:
@@ -233,6 +235,37 @@ class StorageContract:
         assert names_below(storage, root) == ["empty", "file"]
         storage.replace(f"{root}/file", f"{root}/new")
         assert names_below(storage, root) == ["empty", "new"]
+
+    def test_a_head_says_what_was_swapped_in_last(self, storage: Storage, root: str) -> None:
+        head = FolderHead(storage, f"{root}/h", "content", beside={"beat": b"0"})
+        assert head.read() == Edition(0, b"")
+        first = head.swap(head.read(), b"first")
+        assert first == head.read() == Edition(1, b"first")
+        assert head.swap(first, b"second") == head.read() == Edition(2, b"second")
+        assert names_below(storage, root) == ["h", "h/000002", "h/000002/beat", "h/000002/content"]
+
+    def test_of_many_that_swap_a_head_at_once_one_after_the_other_does(self, storage: Storage, root: str) -> None:
+        def add_one(who: int) -> None:
+            head, done = FolderHead(storage, f"{root}/h", "content"), 0
+            while done < 3:
+                read = head.read()
+                count = int(read.content.partition(b" ")[0] or 0)
+                with suppress(HeadMovedError):
+                    head.swap(read, f"{count + 1} by {who}".encode())
+                    done += 1
+
+        with ThreadPoolExecutor(3) as pool:
+            list(pool.map(add_one, range(3)))
+        number, content = FolderHead(storage, f"{root}/h", "content").read()
+        assert (number, content[:4]) == (9, b"9 by")
+
+    def test_who_was_frozen_before_a_swap_makes_no_number_that_is_over(self, storage: Storage, root: str) -> None:
+        head = FolderHead(storage, f"{root}/h", "content")
+        first = head.swap(head.read(), b"first")
+        last = head.swap(head.swap(first, b"second"), b"third")
+        with pytest.raises(HeadMovedError):
+            head.swap(first, b"of one that was frozen")
+        assert head.read() == last
 
     def test_of_two_that_want_a_run_one_owns_it_and_the_other_is_told_who(self, storage: Storage, root: str) -> None:
         rundir = RunDirectory(root, "t", "r")

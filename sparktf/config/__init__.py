@@ -1,5 +1,5 @@
-"""The configuration: what a YAML file may say, how it is read, and what is told of what is wrong in it.
+"""The configuration: the keys of the YAML file, how it is read, and how its errors are worded.
 
-May import the root and results. Each section says its own `KEY`; `job` puts all of them together, and none imports it.
-Never reads anything but the file, the command line and the date: no storage, no Spark.
+May import the root and results. Each section names its own `KEY`; `job` assembles the sections, and none imports it.
+Reads the file, the command line and the date, and never storage or Spark.
 """

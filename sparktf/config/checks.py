@@ -11,11 +11,11 @@ from pydantic import BeforeValidator, Field, model_validator
 from sparktf.config.section import Section
 
 _MOST_VALUES = 50
-"""Of the commonest values that are counted, the half: one that is not allowed is among these then."""
+"""Half of the commonest values that are counted, so that a forbidden value is among these."""
 
 
 def _ordered(value: Any) -> Any:
-    """Returns two numbers in order; what they are is left to pydantic."""
+    """Checks the order of two numbers; any other value is left to pydantic."""
     if not isinstance(value, (list, tuple)) or len(value) != 2:
         raise ValueError("must be [least, most]")
     numbers = [end for end in value if isinstance(end, (int, float))]
@@ -25,13 +25,13 @@ def _ordered(value: Any) -> Any:
 
 
 Range = Annotated[tuple[float, float], BeforeValidator(_ordered)]
-"""The least and the most that a figure may be."""
+"""Lower and upper bound of a figure."""
 
 Fraction = Annotated[float, Ge(0), Le(1)]
 
 
 class ColumnBounds(Section):
-    """Bounds of a column. A figure on its bound is within it."""
+    """Bounds of a column, both included."""
 
     KEY: ClassVar = "data.checks.refuse.columns.<name>"
 
@@ -64,7 +64,7 @@ class ColumnBounds(Section):
 
 
 class DriftBounds(Section):
-    """How far the data may be from that of the published model, or else of the last earlier run that is done."""
+    """How far the data may differ from that of the published model, or else of the last completed run."""
 
     KEY: ClassVar = "data.checks.refuse.drift"
 
@@ -88,7 +88,7 @@ class DriftBounds(Section):
 
 
 class BoundsConfig(Section):
-    """What the data must be."""
+    """Bounds of the data."""
 
     KEY: ClassVar = "data.checks.refuse"
 
@@ -98,7 +98,7 @@ class BoundsConfig(Section):
 
 
 class ChecksConfig(Section):
-    """Statistics of every used column, and bounds of these. Empty: they are only kept.
+    """Statistics of every used column, and bounds for them. Without bounds the statistics are only stored.
 
     See [data-checks.md](../nights/data-checks.md).
     """

@@ -1,4 +1,4 @@
-"""What pydantic found wrong with a configuration, said in one line for the person who wrote it."""
+"""Words pydantic's validation errors in one line for the author of the configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNKNOWN = "extra_forbidden"
 _MISSING = "missing"
 _MAX_SHOWN = 60
 
-# Error type of pydantic -> what is allowed; an error of another type says what pydantic says.
+# Error type of pydantic -> the allowed values; other types keep pydantic's message.
 _ALLOWED: Mapping[str, str] = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
@@ -45,44 +45,33 @@ _ALLOWED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """What was validated, as messages name it.
-
-    Attributes:
-        key: Where the section stands within the configuration.
-        whole: The configuration, in which a mistyped key may stand elsewhere; None where the section is that.
-    """
+    """The section that was validated."""
 
     section: type[BaseModel]
-    key: Key = ()
+    key: Key = ()  # Where the section stands within the configuration
+    # The configuration, in which a mistyped key may stand elsewhere; None if the section is the whole
     whole: type[BaseModel] | None = None
 
     def parent(self, key: Key) -> type[BaseModel] | None:
-        """Returns the section that a key of the configuration stands in; None if there is none."""
+        """Returns the section that contains a key of the configuration; None if there is none."""
         return section_at(key[len(self.key) : -1], self.section)
 
 
 def refusal(of: Validated, error: ValidationError, raw: object) -> ConfigError:
-    """Returns the error for a section that was made in Python, with keys as they would stand in a file.
-
-    Args:
-        raw: What was validated, if it could be read.
-    """
+    """Returns the error for a section made in Python, with keys as they would stand in a file."""
     return ConfigError(first_of([message for _, message in describe(of, error, raw)]))
 
 
 def first_of(messages: Sequence[str]) -> str:
-    """Returns the first of some messages, with how many more there are."""
+    """Returns the first message and the number of the others."""
     more = len(messages) - 1
     return messages[0] + (f" (and {more} more)" if more else "")
 
 
 def describe(of: Validated, error: ValidationError, raw: object) -> list[tuple[Key, str]]:
-    """Returns the keys that are wrong, each with its message, the most telling one first.
+    """Returns the wrong keys, each with its message, the most useful one first.
 
-    A mistyped key often shows up twice, as unknown and as missing: the unknown one comes first, for it has the remedy.
-
-    Args:
-        raw: What was validated.
+    A mistyped key is often reported twice, as unknown and as missing: the unknown one comes first, with the remedy.
     """
     by_key: dict[Key, list[ErrorDetails]] = {}
     for detail in error.errors(include_url=False):
@@ -93,7 +82,7 @@ def describe(of: Validated, error: ValidationError, raw: object) -> list[tuple[K
 
 
 def _key(detail: ErrorDetails, raw: Any) -> Key:
-    """Returns where the error is, without the names that pydantic adds for members of a union."""
+    """Returns the location of an error without the names that pydantic adds for members of a union."""
     key: list[str | int] = []
     for part in detail["loc"]:
         inside = part in raw if isinstance(raw, Mapping) else isinstance(raw, list) and isinstance(part, int)
@@ -130,7 +119,7 @@ def _allowed(detail: ErrorDetails) -> str | None:
 
 
 def shown(value: Any) -> str:
-    """Returns a short text for what was found."""
+    """Returns a short text for a value."""
     if value is None:
         return "empty"
     text = str(value).lower() if isinstance(value, bool) else repr(str(value) if isinstance(value, str) else value)
@@ -144,7 +133,7 @@ def _description(of: Validated, key: Key) -> str:
 
 
 def _remedy(of: Validated, key: Key) -> str:
-    """Returns the nearest key beside the unknown one, else the nearest anywhere, else all that are allowed."""
+    """Returns the nearest key of the same section, else the nearest of any section, else all allowed keys."""
     name, parent = str(key[-1]), dotted(key[:-1])
     section = of.parent(key)
     siblings = list(section.model_fields) if section else []

@@ -1,4 +1,4 @@
-"""The section `data` of the configuration: what is read, and which columns become which tensors."""
+"""The section `data` of the configuration: the source, and which columns become which tensors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sparktf.predicate import FillValue
 PARQUET = "parquet"
 TFRECORD = "tfrecord"
 READ_DIRECTLY = {PARQUET: (), TFRECORD: ("record_types", "record_sample")}
-"""Formats that trainers read themselves -> the keys of this section that go with them alone."""
+"""Formats that trainers read themselves -> the keys of this section for them only."""
 
 ReaderOptions = dict[str, str | bool | int | float]
-"""Options of Spark's readers, as a configuration has them."""
+"""Options of Spark's readers, as configured."""
 
 RecordType = Annotated[
     str,
@@ -30,7 +30,7 @@ RecordType = Annotated[
 
 
 def reader_options(options: ReaderOptions) -> dict[str, str]:
-    """Returns options as Spark takes them: as texts."""
+    """Returns options as the text that Spark expects."""
     return {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()}
 
 
@@ -38,7 +38,7 @@ NO_SOURCE = "data names nothing to read: give data.path, data.table, data.sql or
 
 
 class FeatureConfig(Section):
-    """One named tensor and the columns it is made of."""
+    """A named tensor and the columns that it is made of."""
 
     KEY: ClassVar = "data.inputs.<name>"
 
@@ -72,7 +72,7 @@ class FeatureConfig(Section):
 
 
 def _feature(value: Any) -> Any:
-    """A bare column name or list of names stands for a feature."""
+    """Expands a bare column name, or a list of names, to a feature."""
     return {"columns": value} if isinstance(value, (str, list, tuple)) else value
 
 
@@ -80,7 +80,7 @@ FeatureSetting = Annotated[FeatureConfig, BeforeValidator(_feature)]
 
 
 class ValidationConfig(Section):
-    """Where held-out rows come from: exactly one of the three."""
+    """The source of the held-out rows: exactly one of the three."""
 
     KEY: ClassVar = "data.validation"
 
@@ -100,7 +100,7 @@ class ValidationConfig(Section):
 
 
 class DataConfig(Section):
-    """What is read: path, table, sql or source, or what is handed to `train()`. Which columns become which tensors."""
+    """The source (path, table, sql, source, or the data given to `train()`), and which columns become which tensors."""
 
     KEY: ClassVar = "data"
 
@@ -210,27 +210,27 @@ class DataConfig(Section):
 
     @property
     def reader_options(self) -> dict[str, str]:
-        """`options` as Spark takes them."""
+        """`options` as Spark expects them."""
         return reader_options(self.options)
 
     @property
     def is_sparks_format(self) -> bool:
-        """Whether Spark alone reads the format."""
+        """Whether only Spark reads the format."""
         return self.format not in READ_DIRECTLY
 
     @property
     def names_files(self) -> bool:
-        """Whether files are named, of a format that trainers read."""
+        """Whether the source is files in a format that trainers read themselves."""
         return self.path is not None and not self.is_sparks_format
 
     @property
     def foreign_keys(self) -> set[str]:
-        """The keys that go with other formats."""
+        """The keys that apply to other formats only."""
         return {key for name, keys in READ_DIRECTLY.items() if name != self.format for key in keys}
 
     @property
     def source_key(self) -> str | None:
-        """The key that names the source; None where the data is handed to `train()`."""
+        """The key that names the source; None if the data is given to `train()`."""
         return next(iter(self._named()), None)
 
     def _named(self) -> list[str]:
@@ -242,24 +242,24 @@ class DataConfig(Section):
         if len(named) > 1:
             raise ValueError(f"give one of path, table, sql and source, not {' and '.join(named)}")
         if self.format != PARQUET and self.path is None:
-            raise ValueError(f"format: {self.format} goes with path, and with no other source")
+            raise ValueError(f"format: {self.format} needs path: give path, or leave format out")
         if self.options and (self.path is None or self.format == TFRECORD):
-            raise ValueError("options are those of Spark's reader of files at path: give path, and no format: tfrecord")
+            raise ValueError("options are for Spark's reader of files: give path, and no format: tfrecord")
         if self.is_sparks_format and self.mode == "direct":
             raise ValueError(f"mode: direct needs format: {' or '.join(READ_DIRECTLY)}, not {self.format}")
         if self.format != TFRECORD and self.record_types is not None:
-            raise ValueError(f"record_types goes with format: {TFRECORD}, and format is {self.format}: leave it out")
+            raise ValueError(f"record_types needs format: {TFRECORD}, and format is {self.format}: leave it out")
         is_table = self.table is not None or (self.path is not None and self.is_sparks_format)
-        source = "a path of Parquet files" if self.path is not None else self.source_key or "what train() is handed"
+        source = "a path of Parquet files" if self.path is not None else self.source_key or "the data given to train()"
         check_moment(self.version, self.timestamp, source, is_table=is_table)
         return self
 
     @model_validator(mode="after")
     def _ready_looks_at_files(self) -> Self:
         if self.ready is not None and self.path is None:
-            raise ValueError("ready looks at the files below path, and there is none: give path, or leave ready out")
+            raise ValueError("ready needs files: give path, or leave ready out")
         if self.ready is not None and self.ready.min_rows is not None and self.format != PARQUET:
             raise ValueError(
-                f"ready.min_rows counts rows that Parquet files tell, and format is {self.format}: leave it out"
+                f"ready.min_rows needs the footers of Parquet files, and format is {self.format}: leave it out"
             )
         return self

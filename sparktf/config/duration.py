@@ -1,4 +1,4 @@
-"""Lengths of time as people write them: `90s`, `30m`, `2h`, `7d`."""
+"""Durations as people write them: `90s`, `30m`, `2h`, `7d`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LENGTH = re.compile(rf"(\d+(?:\.\d+)?)\s*([{''.join(_UNITS)}])")
 
 
 def _seconds(value: Any) -> Any:
-    """Returns the seconds of a text; what is none is left to pydantic."""
+    """Returns a text's seconds; any other value is left to pydantic."""
     if not isinstance(value, str):
         return value
     found = _LENGTH.fullmatch(value.strip())
@@ -30,19 +30,15 @@ Duration = Annotated[float, READ_DURATION, Field(ge=0, allow_inf_nan=False)]
 
 
 def seconds_of(option: str, text: str) -> float:
-    """Returns the seconds of an option of a command line.
-
-    Raises:
-        ConfigError: it is no length of time.
-    """
+    """Returns the seconds of a command-line option. Raises `ConfigError` if it is no duration."""
     try:
         return float(_seconds(text))
     except ValueError as error:
         raise ConfigError(f"{option}: {error}") from None
 
 
-def in_words(seconds: float) -> str:
-    """Returns a length of time in the largest unit that makes no fraction of it: "2 h", "90 s"."""
+def duration_text(seconds: float) -> str:
+    """Returns a duration in the largest unit that divides it: "2 h", "90 s"."""
     for unit, length in reversed(_UNITS.items()):
         if seconds >= length and math.isclose(seconds % length, 0, abs_tol=1e-9):
             return f"{seconds / length:g} {'min' if unit == 'm' else unit}"

@@ -1,4 +1,4 @@
-"""The section `gate` of the configuration: what a new model must show before it takes the published one's place."""
+"""The section `gate` of the configuration: the conditions under which a new model replaces the published one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sparktf.config.section import Section
 
 
 class GatedMetric(Section):
-    """What is asked of one validation metric."""
+    """Conditions on one validation metric."""
 
     KEY: ClassVar = "gate.metrics.<name>"
 
@@ -63,7 +63,7 @@ class GateConfig(Section):
     )
     anchor: NonNegativeInt = Field(
         default=7,
-        description="The new model must not be worse, by the same tolerances, than the best of so many versions "
+        description="The new model must not be worse, by the same tolerances, than the best of this many versions "
         "published last either: what is lost bit by bit within the tolerance is not lost without end. 0: it is "
         "compared with the published one alone.",
     )
@@ -77,14 +77,14 @@ class GateConfig(Section):
     def _are_distinct(cls, slices: tuple[str, ...]) -> tuple[str, ...]:
         twice = [name for name in slices if slices.count(name) > 1]
         if twice:
-            raise ValueError(f"{twice[0]} is there twice")
+            raise ValueError(f"{twice[0]} is given twice: give it once")
         return slices
 
     @model_validator(mode="after")
     def _asks_for_something(self) -> Self:
         metrics = self.metrics.values()
         if all(m.min is None and m.max is None and m.tolerance is None for m in metrics):
-            raise ValueError("metrics: nothing is asked of any: give one of them a min, a max or a tolerance")
+            raise ValueError("metrics: no metric has a bound: give one of them a min, a max or a tolerance")
         if self.slices and all(m.tolerance is None for m in metrics):
-            raise ValueError("slices are compared where a metric has a tolerance, and none of them has")
+            raise ValueError("slices need a metric with a tolerance: give one, or leave slices out")
         return self

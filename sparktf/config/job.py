@@ -41,7 +41,7 @@ class CheckpointConfig(Section):
 
     KEY: ClassVar = "checkpoint"
 
-    every_steps: PositiveInt | None = Field(default=None, description="Commit every so many updates.")
+    every_steps: PositiveInt | None = Field(default=None, description="Updates between two commits.")
     every_seconds: PositiveFloat | None = Field(default=600.0, description="Commit at least this often, in seconds.")
     keep: PositiveInt = Field(default=3, description="Newest checkpoints kept; older ones are deleted.")
 
@@ -64,7 +64,7 @@ _NOT_PLANNED = {"ready", "checks", "rebalance", "locality", "prefetch_mib", "cac
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a configuration was read, and for which day; equal ones may come from different places."""
+    """The folder and the day that a configuration was read for; not part of equality."""
 
     folder: Path | None = field(default=None, compare=False)
     date: datetime.date | None = field(default=None, compare=False)
@@ -122,7 +122,7 @@ class JobConfig(Section):
     def _strategy_fits_data(self) -> Self:
         if not self.data.rebalance and not self.cluster.updates_together:
             raise ValueError(
-                "data.rebalance: off is for replays update by update, and there are none under cluster.strategy: "
+                "data.rebalance: off cannot be replayed update by update under cluster.strategy: "
                 f"{self.cluster.strategy}, whose workers take rows as they come to need them: leave it on"
             )
         return self
@@ -170,27 +170,25 @@ class JobConfig(Section):
                 raise ValueError(complaint)
         if evaluator and self.train.ends_by_time and self.train.reserve is None:
             raise ValueError(
-                "train.deadline and train.max_seconds need train.reserve with cluster.evaluator: true: those who train "
-                "do not know how long the evaluator takes"
+                "train.deadline and train.max_seconds need train.reserve with cluster.evaluator: true, because workers "
+                "do not know how long the evaluator takes: give train.reserve"
             )
         return self
 
     @model_validator(mode="after")
     def _pruned_models_are_published(self) -> Self:
         if self.output.keep_models is not None and self.publish is None:
-            raise ValueError("output.keep_models is of models that runs publish: give publish, if only as {}")
+            raise ValueError("output.keep_models needs published models: give publish, if only as {}")
         mlflow = self.output.mlflow
         if mlflow is not None and mlflow.registered_model is not None and self.publish is None:
-            raise ValueError(
-                "output.mlflow.registered_model is of models that runs publish: give publish, if only as {}"
-            )
+            raise ValueError("output.mlflow.registered_model needs published models: give publish, if only as {}")
         return self
 
     @model_validator(mode="after")
     def _nights_begin_from_files(self) -> Self:
         if self.train.init_from == PUBLISHED and "keras" not in self.export.formats:
             raise ValueError(
-                f"train.init_from: {PUBLISHED} begins from the .keras file that the night before has exported, which "
+                f"train.init_from: {PUBLISHED} begins from the .keras file of the published model, which "
                 "export.formats leaves out: add keras to it"
             )
         return self
@@ -200,20 +198,20 @@ class JobConfig(Section):
         if self.gate is None:
             return self
         if self.data.validation is None:
-            raise ValueError("gate compares models on held-out rows: give data.validation")
+            raise ValueError("gate needs held-out rows to compare models on: give data.validation")
         if self.publish is None:
-            raise ValueError("gate stands before publishing: give publish, if only as {}")
+            raise ValueError("gate needs publish, which it decides on: give publish, if only as {}")
         return self
 
     @property
     def shape(self) -> GangShape:
-        """How many nodes the gang has, and with how few it goes on: with as many workers as an update takes."""
+        """The gang's size, and the fewest workers it goes on with: at least as many as an update needs."""
         least = max(self.cluster.min_workers, self.train.replicas_to_aggregate or 1)
         return self.cluster.model_copy(update={"min_workers": least}).shape
 
     @property
     def steps_per_call(self) -> int:
-        """Updates of a call into TensorFlow, or of a worker's execution, at most."""
+        """The most updates in one call into TensorFlow, or in one execution of a worker."""
         return self.train.steps_per_call or self.cluster.traits.steps_per_call
 
     @property
@@ -226,11 +224,11 @@ class JobConfig(Section):
 
     @property
     def modules(self) -> dict[str, str]:
-        """Key -> the module of the user's that it names."""
+        """The user's modules, by the key that names them."""
         return {key: name.partition(":")[0] for key, name in self._functions.items()}
 
     def function_of(self, key: str) -> str:
-        """Returns the function that one of the keys of `modules` names."""
+        """Returns the function named by one of the keys of `modules`."""
         return self._functions[key].partition(":")[2]
 
     @property
@@ -240,40 +238,36 @@ class JobConfig(Section):
 
     @property
     def code_folder(self) -> Path | None:
-        """The folder of the configuration's file, where modules are looked for first; None if it has none."""
+        """The folder of the configuration file, which is searched for modules first; None without a file."""
         return self._place.folder
 
     def in_folder(self, folder: Path) -> Self:
-        """Returns the same configuration, as one that was read in a folder."""
+        """Returns the configuration as if read from a file in `folder`."""
         found = self.model_copy()
         found._place = replace(self._place, folder=folder.absolute())
         return found
 
     @property
     def date(self) -> datetime.date | None:
-        """The day that the configuration was read for (`--date`); None if it is for no day."""
+        """The day that the configuration was read for (`--date`); None without one."""
         return self._place.date
 
     def for_day(self, date: datetime.date) -> Self:
-        """Returns the same configuration, as one that was read for a day; its templates are filled already."""
+        """Returns the configuration as if read for `date`; templates are filled already."""
         found = self.model_copy()
         found._place = replace(self._place, date=date)
         return found
 
     def predicted(self) -> tuple[PredictConfig, datetime.date]:
-        """Returns what a job that scores is to do, and of which day.
-
-        Raises:
-            ConfigError: it is not said.
-        """
+        """Returns the section `predict` and the day to score. Raises `ConfigError` if either is missing."""
         if self.predict is None:
-            raise ConfigError("the configuration has no section predict, which says where the predictions go")
+            raise ConfigError("the configuration has no section predict: give one, with predict.output")
         if self.date is None:
-            raise ConfigError("predictions are of a day: give --date")
+            raise ConfigError("predictions need a day: give --date")
         return self.predict, self.date
 
     def plan_hash(self) -> str:
-        """Hash of what the stored plan and its cursors depend on: a run can be resumed only while it is the same."""
+        """Hash of all that the stored plan and its cursors depend on; a resumed run must have the same one."""
         # Left out where they are not given, so that runs that began before there were such keys go on.
         absent = {key for key in MOMENT_KEYS if getattr(self.data, key) is None}
         absent |= self.data.foreign_keys
@@ -286,5 +280,5 @@ class JobConfig(Section):
         return hashlib.sha256(json.dumps(depends, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     def config_hash(self) -> str:
-        """Hash of the whole configuration, for the checkpoint's manifest."""
+        """Hash of the whole configuration, for checkpoint manifests."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""From a YAML file, `--set` and `--date` to one validated `JobConfig`, and back.
+"""Reads a YAML file, `--set` and `--date` into one validated `JobConfig`, and writes it back.
 
-Every error is a `ConfigError` of one line: where, the dotted key, what was found and what is allowed.
+Every error is a `ConfigError` of one line: the origin, the dotted key, the value found and the allowed ones.
 """
 
 from __future__ import annotations
@@ -39,16 +39,12 @@ _OPTIONAL_SECTIONS = tuple(
     for name, field in JobConfig.model_fields.items()
     if not field.is_required() and (section_of(field.annotation) or isinstance(field.default, dict))
 )
-"""Top-level keys that may be left out, so that one whose lines are all commented out means its defaults."""
+"""Top-level keys that may be left out: one whose lines are all commented out means its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One `--set a.b=c`.
-
-    Attributes:
-        text: As it was given, in one line.
-    """
+    """One `--set a.b=c`; `text` is the argument in one line."""
 
     text: str
     key: tuple[str, ...]
@@ -56,14 +52,14 @@ class Override:
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = (), date: str | None = None) -> JobConfig:
-    """Returns the configuration of a YAML file; the modules that it names are looked for in its folder first.
+    """Returns the configuration of a YAML file, whose folder is searched first for the modules that it names.
 
     Args:
         overrides: `a.b=c` each, as given to `--set`; the value is YAML.
         date: ISO day that fills `{{date}}`, `{{date-7}}` and `{{date+1}}`.
 
     Raises:
-        ConfigError: the file cannot be read, or it, an override or the date is wrong.
+        ConfigError: the file cannot be read, or the file, an override or the date is wrong.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -77,7 +73,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), date: str | Non
 def parse_config(
     text: str, overrides: Sequence[str] = (), date: str | None = None, *, source: str = "configuration"
 ) -> JobConfig:
-    """Returns the configuration of a YAML text; `source` stands in front of errors.
+    """Returns the configuration of a YAML text; errors begin with `source`.
 
     Raises:
         ConfigError: the text, an override or the date is wrong.
@@ -88,7 +84,7 @@ def parse_config(
         _apply(raw, change)
 
     def origin(key: Key) -> str:
-        """Where the key was written: the last `--set` of it, around it or (for a section) below it, else the file."""
+        """Returns the last `--set` that wrote the key, a parent of it, or (for a section) a child; else the file."""
         common = ((change, min(len(key), len(change.key))) for change in changes)
         at = [change.text for change, n in common if n and key[:n] == change.key[:n]]
         return f"--set {at[-1]}" if at else source
@@ -112,12 +108,12 @@ def parse_config(
 
 
 def dump_config(config: JobConfig) -> str:
-    """Returns the configuration as YAML, defaults written out, which `parse_config` reads back as an equal one."""
+    """Returns the configuration as YAML with all defaults; `parse_config` reads it back as an equal one."""
     return dump_yaml(_plain(config))
 
 
 def show_config(config: JobConfig) -> str:
-    """Returns what may be shown and stored of a configuration: as `dump_config`, without secrets."""
+    """Returns the YAML of `dump_config` with secrets redacted, to be shown and stored."""
     plain = _plain(config)
     for section in MAY_HOLD_SECRETS:
         *above, key = section
@@ -127,7 +123,7 @@ def show_config(config: JobConfig) -> str:
 
 
 def _program(command: Sequence[str]) -> list[str]:
-    """Returns what is shown of a command."""
+    """Returns a command with its arguments redacted."""
     return [redacted(command[0]), *([REDACTED] if len(command) > 1 else [])]
 
 
@@ -182,7 +178,7 @@ def _apply(raw: dict[str, Any], change: Override) -> None:
 
 
 def _refuse_switches(raw: Mapping[str, Any], origin: Callable[[Key], str]) -> None:
-    """Refuses a bare `off` where no type says whether it is a bool or text."""
+    """Refuses a bare `off` under keys of any type, which could be a bool or text."""
     for section in FREE_FORM:
         for key, value in _leaves(_at(raw, section), section):
             if isinstance(value, BareSwitch):
@@ -192,7 +188,7 @@ def _refuse_switches(raw: Mapping[str, Any], origin: Callable[[Key], str]) -> No
 
 
 def _refuse_redacted(raw: Mapping[str, Any], origin: Callable[[Key], str]) -> None:
-    """Refuses what `show_config` puts in the place of a secret: it would be taken for the secret."""
+    """Refuses the placeholder that `show_config` writes for a secret: it would be used as the secret."""
     for section in MAY_HOLD_SECRETS:
         for key, value in _leaves(_at(raw, section), section):
             if isinstance(value, str) and REDACTED in value:
@@ -201,7 +197,7 @@ def _refuse_redacted(raw: Mapping[str, Any], origin: Callable[[Key], str]) -> No
 
 
 def _fill_templates(raw: dict[str, Any], day: dt.date | None, origin: Callable[[Key], str]) -> dict[str, Any]:
-    """Returns the configuration with templates replaced; `name` first, since others may contain it."""
+    """Replaces templates, first that of `name`, which others may contain."""
     known: dict[str, str] = {}
 
     def filled(value: Any, key: Key) -> Any:

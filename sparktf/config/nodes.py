@@ -14,16 +14,11 @@ _LAST_PORT = 65535
 
 
 class NodeMemory(NamedTuple):
-    """What one process of a gang takes.
-
-    Attributes:
-        what: Which process, for people.
-        key: The setting that says so.
-    """
+    """Memory of one process of a gang."""
 
     mib: int
-    what: str = "a trainer"
-    key: str = "cluster.trainer_memory_mib"
+    what: str = "a trainer"  # Which process, in words
+    key: str = "cluster.trainer_memory_mib"  # The setting that determines it
 
 
 class ClusterConfig(Section):
@@ -102,12 +97,12 @@ class ClusterConfig(Section):
 
     @property
     def traits(self) -> StrategyTraits:
-        """What the strategy means."""
+        """The strategy's row in `STRATEGIES`."""
         return STRATEGIES[self.strategy]
 
     @property
     def shape(self) -> GangShape:
-        """How many trainer processes the gang has, by role."""
+        """The number of trainer processes by role."""
         workers = self.workers if self.traits.several_workers else 1
         if self.traits.has_servers:
             trains = GangShape.with_servers(workers, self.ps, self.min_workers)
@@ -117,12 +112,12 @@ class ClusterConfig(Section):
 
     @property
     def nodes(self) -> int:
-        """Number of trainer processes of the gang."""
+        """The number of trainer processes."""
         return self.shape.nodes
 
     @property
-    def in_words(self) -> str:
-        """The settings that say how many nodes there are, and the number."""
+    def gang_text(self) -> str:
+        """The settings that determine the number of nodes, and that number."""
         parts = [f"cluster.workers: {self.shape.workers}"]
         if self.traits.has_servers:
             parts += [f"cluster.ps: {self.ps}", "a coordinator"]
@@ -142,29 +137,29 @@ class ClusterConfig(Section):
 
     @property
     def may_be_fed(self) -> bool:
-        """Whether Spark can bring all nodes their rows: an evaluator reads files."""
+        """Whether Spark can feed all nodes: an evaluator reads files itself."""
         return not self.evaluator
 
     @property
     def updates_together(self) -> bool:
-        """Whether all workers make every update together, each bringing its share of the rows."""
+        """Whether all workers take part in every update."""
         return self.traits.updates_together
 
     @property
     def outlives_losses(self) -> bool:
-        """Whether an attempt goes on when a worker or the evaluator is lost, and another takes its place."""
+        """Whether an attempt survives the loss of a worker or an evaluator, which is then replaced."""
         return self.traits.outlives_losses or self.evaluator
 
     @property
     def node_memory(self) -> NodeMemory:
-        """What the largest process of the gang takes: every executor has room for it."""
+        """Memory of the gang's largest process: executors have one size, which has to fit it."""
         if self.ps_memory_mib is not None and self.ps_memory_mib > self.trainer_memory_mib:
             return NodeMemory(self.ps_memory_mib, "a parameter server", "cluster.ps_memory_mib")
         return NodeMemory(self.trainer_memory_mib)
 
     @property
     def replicas(self) -> int:
-        """Number of model replicas that share an update."""
+        """The number of model replicas that take part in an update."""
         if not self.updates_together:
             return 1
         return self.devices if self.traits.splits_devices else self.shape.workers

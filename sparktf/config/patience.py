@@ -23,17 +23,17 @@ class WatchedMetric(Section):
     )
 
     def complaint(self, key: str, *, validates: bool, evaluator: bool) -> str | None:
-        """Returns why there is no such metric after an epoch, None where there may be.
+        """Returns why the metric will not exist after an epoch; None if it may.
 
         Args:
-            key: Of this section.
-            validates: There is `data.validation`.
-            evaluator: A node of its own evaluates.
+            key: Key of this section.
+            validates: Whether `data.validation` is set.
+            evaluator: Whether a separate node evaluates.
         """
         if evaluator:
             return (
-                f"{key} looks at metrics after each epoch, and with cluster.evaluator: true training does not wait for "
-                "them: set cluster.evaluator: false"
+                f"{key} needs metrics after each epoch, and with cluster.evaluator: true training does not "
+                "wait for them: set cluster.evaluator: false"
             )
         if not validates and self.metric != "loss":
             return f"{key}.metric: {self.metric} is a validation metric: give data.validation, or leave it at loss"
@@ -49,15 +49,15 @@ class EarlyStoppingConfig(WatchedMetric):
     KEY: ClassVar = "train.early_stopping"
 
     min_delta: float = Field(
-        default=0.0, ge=0, allow_inf_nan=False, description="What is better by no more than this is no better."
+        default=0.0, ge=0, allow_inf_nan=False, description="The least change that counts as better."
     )
     patience: NonNegativeInt = Field(
-        default=0, description="Epochs in a row without anything better before the training ends; 0 is as 1."
+        default=0, description="Epochs in a row without improvement after which training ends; 0 means 1."
     )
     baseline: float | None = Field(
         default=None,
         allow_inf_nan=False,
-        description="What is no better than this ends no wait, either.",
+        description="A value that is no better than this does not count as an improvement.",
     )
 
 
@@ -76,7 +76,7 @@ class ReduceLrConfig(WatchedMetric):
         default=10, description="Epochs in a row without anything better before that; 0 is as 1."
     )
     min_delta: float = Field(
-        default=1e-4, ge=0, allow_inf_nan=False, description="What is better by no more than this is no better."
+        default=1e-4, ge=0, allow_inf_nan=False, description="The least change that counts as better."
     )
     cooldown: NonNegativeInt = Field(
         default=0, description="Epochs after that before it counts again; 0 and 1 mean the same, as in Keras."

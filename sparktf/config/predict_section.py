@@ -1,4 +1,4 @@
-"""The section `predict` of the configuration: which rows `jobs/predict.py` scores, and where the predictions go."""
+"""The section `predict` of the configuration: the rows that `jobs/predict.py` scores, and the output."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from sparktf.config.section import Section
 from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 
 PREDICT = "predict"
-"""The section, and how `sparktf submit` tells the program that it ships that it is to score."""
+"""The section's key, and the first argument of the shipped program for a scoring job."""
 
 PUBLISHED = "published"
 AS_OF = "as-of"
 RUN = "run:"
 MODEL_WORDS = (PUBLISHED, AS_OF)
-"""What `predict.model` may say that is neither a run nor a path."""
+"""Values of `predict.model` that are neither a run nor a path."""
 
 _PLAIN = re.compile(r"""[^\s_.\x00-\x1f"#%'*/:=?\\{}\[\]^][^\x00-\x1f"#%'*/:=?\\{}\[\]^]*""")
-"""A name that Spark and Hive have in a folder's name as it is: with another character it may lead elsewhere."""
+"""A name that Spark and Hive use in folder names unescaped."""
 
 
 class PredictSourceConfig(Section):
@@ -40,15 +40,15 @@ class PredictSourceConfig(Section):
 
     @property
     def is_plain_files(self) -> bool:
-        """Whether Spark takes all files below `path` for rows, whatever table they belong to."""
+        """Whether Spark reads all files below `path`, even those of a table's older versions."""
         return self.path is not None and self.format == PARQUET
 
     @model_validator(mode="after")
     def _names_one_source(self) -> Self:
         if sum(value is not None for value in (self.path, self.table, self.sql)) != 1:
-            raise ValueError("predict.source names what is scored by one of path, table and sql")
+            raise ValueError("predict.source needs exactly one of path, table and sql")
         if self.options and self.path is None:
-            raise ValueError("predict.source.options are those of Spark's reader of files: give path")
+            raise ValueError("predict.source.options are for Spark's reader of files: give path")
         is_table = self.table is not None or (self.path is not None and not self.is_plain_files)
         source = "sql" if self.sql is not None else "a path of Parquet files"
         check_moment(self.version, self.timestamp, source, is_table=is_table)
@@ -56,7 +56,7 @@ class PredictSourceConfig(Section):
 
 
 class PredictOutputConfig(Section):
-    """Where the predictions of a day go: a partition, which is replaced as a whole."""
+    """The output for a day's predictions: a partition, replaced as a whole."""
 
     KEY: ClassVar = "predict.output"
 
@@ -83,12 +83,12 @@ class PredictOutputConfig(Section):
     @model_validator(mode="after")
     def _names_one_place(self) -> Self:
         if (self.path is None) == (self.table is None):
-            raise ValueError("predict.output goes to a path or to a table: give one of them")
+            raise ValueError("predict.output needs exactly one of path and table")
         return self
 
 
 class PredictConfig(Section):
-    """What `jobs/predict.py` does; see [predict.md](predict.md)."""
+    """The job `jobs/predict.py`; see [predict.md](predict.md)."""
 
     KEY: ClassVar = "predict"
 
@@ -119,9 +119,9 @@ class PredictConfig(Section):
         default="model_version",
         description="Column that says in every row which model has predicted: its version, else `run:<id>` or a path.",
     )
-    batch_rows: PositiveInt = Field(default=4096, description="The model is called with so many rows at most.")
+    batch_rows: PositiveInt = Field(default=4096, description="Rows in one call of the model, at most.")
     max_bad_rows: NonNegativeInt = Field(
         default=0,
-        description="So many rows of a partition of Spark's may fail a check: their predictions are null. One more, "
-        "and the job ends with exit code 3.",
+        description="Rows of a Spark partition that may fail a check: their predictions are null. With one more the "
+        "job ends with exit code 3.",
     )

@@ -1,4 +1,4 @@
-"""The sections `output`, `export` and `publish`: where results go, and which of them readers see."""
+"""The sections `output`, `export` and `publish`: where results go, and which ones readers see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SERVER = re.compile(r"https?://[^@\s]+|databricks(://[^@\s]+)?")
 
 
 class MlflowConfig(Section):
-    """A run of MLflow's for each run, found again by whoever submits it again; see [guests.md](../nights/guests.md)."""
+    """An MLflow run for each run, shared by all submissions of its run id; see [guests.md](../nights/guests.md)."""
 
     KEY: ClassVar = "output.mlflow"
 
@@ -44,7 +44,7 @@ class MlflowConfig(Section):
 
 
 class ExportConfig(Section):
-    """What a trained model is written as."""
+    """The file formats of a trained model."""
 
     KEY: ClassVar = "export"
 
@@ -59,7 +59,7 @@ class ExportConfig(Section):
     @classmethod
     def _has_what_readers_use(cls, formats: tuple[str, ...]) -> tuple[str, ...]:
         if "saved_model" not in formats:
-            raise ValueError("must have saved_model, which whoever uses the model reads")
+            raise ValueError("must include saved_model, the format that readers use")
         return tuple(dict.fromkeys(formats))
 
 
@@ -108,7 +108,7 @@ class OutputConfig(Section):
 
 
 class PublishConfig(Section):
-    """Puts the model of a run that is done into `<output.path>/<name>/serving/`.
+    """Puts the model of a completed run into `<output.path>/<name>/serving/`.
 
     See [publishing.md](../nights/publishing.md).
     """

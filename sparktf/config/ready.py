@@ -8,14 +8,14 @@ from typing import ClassVar, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from sparktf.config.duration import Duration, in_words
+from sparktf.config.duration import Duration, duration_text
 from sparktf.config.section import Section
 
 _MOST_PARTITIONS = 100_000
 
 
 class WindowConfig(Section):
-    """The partitions that have to be there: a folder for each day, or hour, from the first to the last."""
+    """Partitions that have to exist: one folder for each day, or hour, from the first to the last."""
 
     KEY: ClassVar = "data.ready.window"
 
@@ -34,17 +34,17 @@ class WindowConfig(Section):
         if last < first:
             raise ValueError(f"last: {self.last} is before first: {self.first}")
         if self.every <= 0:
-            raise ValueError(f"every: {in_words(self.every)} is no time between two partitions: write 1h or 1d")
+            raise ValueError(f"every: {duration_text(self.every)} is not more than 0: write 1h or 1d")
         if (last - first).total_seconds() / self.every > _MOST_PARTITIONS:
             raise ValueError(
-                f"every: {in_words(self.every)} makes more than {_MOST_PARTITIONS:,} partitions from first to last: "
-                "set a longer one"
+                f"every: {duration_text(self.every)} makes more than {_MOST_PARTITIONS:,} partitions from first to "
+                "last: set a longer one"
             )
         folders = list(self.folders())
         if len(set(folders)) < len(folders):
             raise ValueError(
-                f"folder: {self.folder} is one folder for times that are {in_words(self.every)} apart (every): name "
-                "the hour in it, too, as %H"
+                f"folder: {self.folder} is one folder for times that are {duration_text(self.every)} apart (every): "
+                "name the hour in it, too, as %H"
             )
         return self
 
@@ -63,14 +63,14 @@ def _time(key: str, text: str) -> dt.datetime:
     try:
         time = dt.datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{key}: {text!r} is no day or time: write 2026-11-20 or 2026-11-20T06:00") from None
+        raise ValueError(f"{key}: {text!r} is neither a day nor a time: write 2026-11-20 or 2026-11-20T06:00") from None
     if time.tzinfo is not None:
-        raise ValueError(f"{key}: {text!r} has a time zone, which names of folders have not: leave it out")
+        raise ValueError(f"{key}: {text!r} has a time zone, and folder names have none: leave it out")
     return time
 
 
 class ReadyConfig(Section):
-    """When the data at `data.path` is there. Asked before any executor is held.
+    """The conditions under which the data at `data.path` is ready. Checked before any executor is held.
 
     See [readiness.md](../nights/readiness.md).
     """

@@ -1,4 +1,4 @@
-"""What the sections of the configuration have in common."""
+"""The base of the configuration's sections."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(Field, PrivateAttr))
 class _Refusing(ModelMetaclass):
-    """Raises our error where a section is made by a call.
+    """Raises `ConfigError` where a section is constructed.
 
-    Not in `__init__`: pydantic would call that for sections within sections too, and lose the keys around them.
+    Not done in `__init__`: pydantic calls that for nested sections too, and their errors would lose the parents' keys.
     """
 
     if not TYPE_CHECKING:  # which would take these arguments for those of every section
@@ -35,13 +35,13 @@ class _Refusing(ModelMetaclass):
 
 
 class Section(BaseModel, metaclass=_Refusing):
-    """A frozen section that refuses unknown keys, and whose errors do not show what stood there: it may be a secret.
+    """A frozen section that refuses unknown keys. Its errors never show values, which may be secrets.
 
-    However it is made, what is wrong with it is a `ConfigError`.
+    However it is made, an invalid one raises `ConfigError`.
 
     Attributes:
-        KEY: Where it stands in the file: `data.ready`; `<name>` is in the place of names that the user chooses. Of
-            several such places the first; empty for the whole file; None for a base of sections, which stands nowhere.
+        KEY: Its place in the file (the first of several): `data.ready`, with `<name>` for names that the user chooses.
+            Empty for the whole file; None for a base class.
     """
 
     KEY: ClassVar[str | None] = None
@@ -75,7 +75,7 @@ class Section(BaseModel, metaclass=_Refusing):
 
 
 def _read(json_data: str | bytes | bytearray) -> object:
-    """Returns what a JSON text says; None if it is none."""
+    """Returns the value of a JSON text; None if it is invalid."""
     try:
         return from_json(json_data)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which sections and keys there are within a section, as data: for error messages and the reference page."""
+"""The tree of sections and keys as data, for error messages and the reference page."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def dotted(key: Key) -> str:
 
 
 def one_line(text: str) -> str:
-    """Returns text with escapes in place of what does not print, such as ends of lines."""
+    """Returns text with unprintable characters, such as line ends, escaped."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
 def section_of(annotation: Any) -> type[BaseModel] | None:
-    """Returns the section that an annotation stands for, also within `X | None`, `dict[str, X]` and `Annotated`."""
+    """Returns the section of an annotation, also within `X | None`, `dict[str, X]` and `Annotated`."""
     if inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) not in (Annotated, Union, types.UnionType, dict):
@@ -32,7 +32,7 @@ def section_of(annotation: Any) -> type[BaseModel] | None:
 
 
 def section_at(key: Key, section: type[BaseModel]) -> type[BaseModel] | None:
-    """Returns which section's keys stand below a section's `key`; None for free-form values and for unknown keys."""
+    """Returns the section below `key` of a section; None for free-form values and unknown keys."""
     names = iter(key)
     for name in names:
         field = section.model_fields.get(str(name))
@@ -46,7 +46,7 @@ def section_at(key: Key, section: type[BaseModel]) -> type[BaseModel] | None:
 
 
 def walk_sections(section: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """Yields a section and all within it with their dotted keys, outermost first; `<name>` is a name of the user's."""
+    """Yields a section and all nested ones with their dotted keys, outermost first; `<name>` stands for any name."""
     yield prefix, section
     for name, field in section.model_fields.items():
         inner = section_of(field.annotation)
@@ -59,10 +59,10 @@ FREE_FORM = (("params",), ("data", "fill_null"))
 """Keys whose values may be of any type."""
 
 COMMANDS = (("output", "on_end"),)
-"""What programs are given may be anything: of a command the program alone is shown."""
+"""Commands, whose arguments may be anything: only the program is shown."""
 
 MAY_HOLD_SECRETS = (("params",), ("submit", "conf"), *COMMANDS)
-"""What has names of the user's or Spark's, or is a command, and some of whose values nobody should see."""
+"""Keys whose values may be secrets: mappings with names of the user's or Spark's, and commands."""
 
 DOTTED_NAMES = (("submit", "conf"),)
 """Mappings whose names contain dots: `--set submit.conf.spark.yarn.jars=...`."""

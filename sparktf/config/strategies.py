@@ -11,23 +11,16 @@ Strategy = Literal["single", "mirrored", "multi_worker_mirrored", "parameter_ser
 
 @dataclass(frozen=True, slots=True)
 class StrategyTraits:
-    """What a strategy means for the gang and its updates.
+    """What a strategy means for the gang and its updates."""
 
-    Attributes:
-        several_workers: `cluster.workers` nodes train; else one.
-        splits_devices: A node trains on each of `cluster.devices`; else on one.
-        has_servers: `cluster.ps` nodes hold the variables, and one more node coordinates.
-        updates_together: All workers make every update together, each bringing its share of the rows; else each makes
-            updates of its own, and waits for none.
-        outlives_losses: An attempt goes on when a worker is lost, and another takes its place.
-        steps_per_call: Updates of a call into TensorFlow, or of a worker's execution, where the user does not say.
-    """
-
-    several_workers: bool = False
-    splits_devices: bool = False
-    has_servers: bool = False
+    several_workers: bool = False  # `cluster.workers` nodes train; else one
+    splits_devices: bool = False  # A node trains on each of `cluster.devices`; else on one
+    has_servers: bool = False  # `cluster.ps` nodes hold the variables, and one more node coordinates
+    # All workers make every update together, each bringing its share of the rows; else each makes updates of its own,
+    # and waits for none
     updates_together: bool = True
-    outlives_losses: bool = False
+    outlives_losses: bool = False  # An attempt goes on when a worker is lost, and another takes its place
+    # Updates of a call into TensorFlow, or of a worker's execution, where the user does not say
     steps_per_call: int = 32
 
 

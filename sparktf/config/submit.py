@@ -1,4 +1,4 @@
-"""The section of the configuration that `sparktf submit` alone looks at."""
+"""The section `submit` of the configuration, which only `sparktf submit` reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MASTER = re.compile(
 
 
 class SubmitConfig(Section):
-    """What `sparktf submit` asks of Spark and YARN; other ways to start a run do not look at it."""
+    """Resources that `sparktf submit` requests from Spark and YARN; other ways to start a run ignore it."""
 
     KEY: ClassVar = "submit"
 
@@ -49,7 +49,7 @@ class SubmitConfig(Section):
     @field_validator("conf", mode="before")
     @classmethod
     def _settings_are_text(cls, value: Any) -> Any:
-        """YAML's numbers and bools stand for what Spark reads: `true`, `3`."""
+        """Converts YAML's numbers and bools to the text that Spark expects: `true`, `3`."""
         return {k: _setting(v) for k, v in value.items()} if isinstance(value, dict) else value
 
     @field_validator("master")

@@ -1,4 +1,4 @@
-"""Which of its versions is read of a table that keeps older ones: the keys of sections that name a source."""
+"""The keys that choose a version of a table which keeps older ones, for the sections that name a source."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ TimestampSetting = Annotated[
 
 
 def check_moment(version: int | None, timestamp: str | None, source: str, *, is_table: bool) -> None:
-    """Checks the two keys beside the source of a section.
+    """Checks the two keys against the source of their section.
 
     Args:
-        source: What the source is called.
+        source: The source in words.
         is_table: Whether it may be a table that keeps older versions.
 
     Raises:
-        ValueError: both are given, or one beside a source that surely has no versions.
+        ValueError: both are given, or one for a source that has no versions.
     """
     given = [key for key, value in zip(MOMENT_KEYS, (version, timestamp), strict=True) if value is not None]
     if len(given) > 1:

@@ -41,8 +41,8 @@ class TimeoutsConfig(Section):
     )
     owner: PositiveFloat = Field(
         default=60.0,
-        description="The owner of a run that gives no sign of life for so long is gone, and another submission of the "
-        "run takes it over. One that cannot give it commits nothing: [ownership.md](../nights/ownership.md).",
+        description="The owner of a run that gives no sign of life for this long is gone: another submission of the "
+        "run takes it over. An owner that cannot give one commits nothing: [ownership.md](../nights/ownership.md).",
     )
     mlflow: PositiveFloat = Field(
         default=60.0, description="For MLflow to take what a run has to say at its beginning, and at its end."

@@ -15,7 +15,7 @@ from sparktf.rundir import check_run_id
 
 PUBLISHED = "published"
 RUN = "run:"
-"""What `train.init_from` begins with where it names a run."""
+"""Prefix of an `train.init_from` that names a run."""
 
 
 def _time_of_day(text: str) -> str:
@@ -47,7 +47,7 @@ class TrainConfig(Section):
     )
     replicas_to_aggregate: PositiveInt | None = Field(
         default=None,
-        description="Under `parameter_server`: each update is the mean, weighted by rows, of the first so many "
+        description="Under `parameter_server`: each update is the mean, weighted by rows, of the first this many "
         "gradients that workers have computed at its step; workers beyond them are backups. Default: each gradient is "
         "an update of its own ([async.md](async.md)).",
     )
@@ -93,19 +93,19 @@ class TrainConfig(Section):
     )
     reserve: Duration | None = Field(
         default=None,
-        description="How long before `deadline` or `max_seconds` training ends. Default: a minute, and half as much "
-        "again as an evaluation and two checkpoints took at most until then, or as the end of an earlier run took.",
+        description="How long before `deadline` or `max_seconds` training ends. Default: a minute plus 1.5 times the "
+        "longest evaluation and two checkpoints so far, or 1.5 times the end of an earlier run.",
     )
     init_from: Annotated[str, AfterValidator(_init_from)] | None = Field(
         default=None,
-        description="Whose weights training begins with: `published`, the model that `CURRENT` names; `run:<run id>`, "
-        "that of another run of this name; or the path of a `.keras` file, or of a folder with a `model.keras` "
+        description="The model whose weights training begins with: `published`, the one that `CURRENT` names; "
+        "`run:<run id>`, that of another run of this name; or the path of a `.keras` file, or of its folder "
         "([warm-start.md](../nights/warm-start.md)). Default: the model function's own initial weights.",
     )
     init_tables: dict[str, str] = Field(
         default={},
-        description="Name of an embedding layer: whose entries its rows are, where the model does not tell. A key of "
-        "what `prepare` returns, or the name of a lookup layer.",
+        description="Name of an embedding layer -> the vocabulary of its rows, where the model does not show it: a key "
+        "of the assets that `prepare` returns, or the name of a lookup layer.",
     )
     init_optimizer: bool = Field(
         default=False, description="Whether the optimizer's state is taken over too, but for its learning rate."
@@ -113,15 +113,17 @@ class TrainConfig(Section):
     full_every: Duration | None = Field(
         default=None,
         gt=0,
-        description="Trains from scratch, whatever `init_from` says, where the last training from scratch that the "
-        "weights go back to is so long ago, by the dates of the runs.",
+        description="Train from scratch, in spite of `init_from`, once the last training from scratch behind the "
+        "weights is this old, by the dates of the runs.",
     )
     max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")
 
     @model_validator(mode="after")
     def _reserve_is_of_a_limit(self) -> Self:
         if self.reserve is not None and not self.ends_by_time:
-            raise ValueError("reserve is left before deadline or max_seconds: give one of them, or leave reserve out")
+            raise ValueError(
+                "reserve has no effect without deadline or max_seconds: give one of them, or leave reserve out"
+            )
         return self
 
     @model_validator(mode="after")
@@ -130,22 +132,22 @@ class TrainConfig(Section):
             return self
         for key in ("init_tables", "init_optimizer", "full_every"):
             if getattr(self, key):
-                raise ValueError(f"{key} is of a warm start: say in init_from whose weights training begins with")
+                raise ValueError(f"{key} applies to a warm start: give init_from, the model that training begins with")
         return self
 
     @property
     def init_run(self) -> str | None:
-        """The run that `init_from` names; None where it names none."""
+        """The run that `init_from` names, if any."""
         named = self.init_from or ""
         return named.removeprefix(RUN) if named.startswith(RUN) else None
 
     @property
     def init_path(self) -> str | None:
-        """The path that `init_from` is; None where it is none."""
+        """The path that `init_from` names, if any."""
         return None if self.init_from in (None, PUBLISHED) or self.init_run is not None else self.init_from
 
     def watched(self) -> Mapping[str, WatchedMetric]:
-        """Returns the sections that look at a metric after each epoch, by their keys."""
+        """Returns the sections that watch a metric after each epoch, by key."""
         sections: dict[str, WatchedMetric | None] = {
             "train.early_stopping": self.early_stopping,
             "train.reduce_lr_on_plateau": self.reduce_lr_on_plateau,
@@ -154,16 +156,16 @@ class TrainConfig(Section):
 
     @property
     def ends_by_time(self) -> bool:
-        """Whether training ends at some time, wherever it is."""
+        """Whether training has a time limit."""
         return self.deadline is not None or self.max_seconds is not None
 
     @property
     def may_stop(self) -> bool:
-        """Whether any epoch may turn out to be the last one."""
+        """Whether training may end after any epoch."""
         return self.early_stopping is not None or self.callbacks is not None or self.ends_by_time
 
     def only_for_built_models(self) -> tuple[str, ...]:
-        """Returns the keys that are set and mean nothing to a loop of the user's own."""
+        """Returns the keys that are set although a `train(node)` function ignores them."""
         best = ("train.keep: best",) if self.keep == "best" else ()
         times = [f"train.{key}" for key in ("deadline", "max_seconds") if getattr(self, key) is not None]
         callbacks = () if self.callbacks is None else ("train.callbacks",)

@@ -1,8 +1,8 @@
-"""YAML as configurations use it: the YAML 1.2 reading of plain values, and nothing that could surprise.
+"""YAML for configurations: plain values are read as in YAML 1.2, and nothing is guessed.
 
 PyYAML follows YAML 1.1, where `2026-11-20` is a date object, `1e-3` a text, `12:30` the number 750 and `no` false. Here
 dates and times stay text, `1e-3` is a number, and only `true` and `false` are bools. A bare `on`, `off`, `yes` or `no`
-becomes a `BareSwitch`: text that a bool field takes too, and that free-form values can refuse for being ambiguous.
+becomes a `BareSwitch`: text that a bool field accepts, and that free-form keys refuse as ambiguous.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 _MAX_EXPANDED = 4 << 20
-"""Characters of a text whose aliases are written out; a text that is longer by itself may be as long as it is."""
+"""Characters of a text with its aliases expanded; a text without aliases may be longer."""
 _MAX_DEPTH = 100
 
 _TOO_DEEP = f"is nested too deeply: at most {_MAX_DEPTH} lists and mappings within each other"
@@ -40,7 +40,7 @@ _PLAIN = (
 
 
 class YamlError(ValueError):
-    """The text is not YAML that a configuration may use; the message is one line."""
+    """The text is not YAML that a configuration may contain; the message is one line."""
 
 
 class BareSwitch(str):
@@ -50,7 +50,7 @@ class BareSwitch(str):
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses duplicate and non-text keys, and aliases that stand for more than fits into memory."""
+    """Refuses duplicate keys, keys that are not text, and aliases that expand to more than fits into memory."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     yaml_constructors = {tag: build for tag, build in yaml.SafeLoader.yaml_constructors.items() if tag in _CORE_TAGS}
@@ -77,7 +77,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes text that `_Loader` would take for something else."""
+    """Quotes text that `_Loader` would read as another type."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
 
@@ -102,7 +102,7 @@ _Dumper.add_representer(BareSwitch, lambda dumper, value: dumper.represent_str(s
 
 
 def load_yaml(text: str) -> Any:
-    """Returns what one YAML document says: mappings, lists, text, numbers, bools, None and `BareSwitch`.
+    """Returns the value of one YAML document: mappings, lists, text, numbers, bools, None and `BareSwitch`.
 
     Raises:
         YamlError: it is not one document of plain YAML; names the line.
@@ -125,15 +125,15 @@ def load_yaml(text: str) -> Any:
 
 
 def dump_yaml(value: Any) -> str:
-    """Returns YAML that `load_yaml` reads back as the same value (tuples as lists)."""
+    """Returns YAML that `load_yaml` reads back as an equal value (tuples as lists)."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _check_size(root: yaml.Node, limit: int) -> None:
-    """Refuses a tree that is too large with its aliases written out; looks at each of its nodes once.
+    """Refuses a tree that is too large once its aliases are expanded; visits each node once.
 
     Raises:
-        YamlError: it is, or it is nested too deeply.
+        YamlError: it is too large or nested too deeply.
         MarkedYAMLError: an anchor contains itself.
     """
     sizes: dict[yaml.Node, tuple[int, int]] = {}
@@ -170,7 +170,7 @@ def _problem(node: yaml.Node, text: str) -> yaml.MarkedYAMLError:
 
 
 def leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yields what stands in mappings within mappings by dotted keys: text as it is, all else as JSON."""
+    """Yields the leaves of nested mappings by dotted key: text unchanged, other values as JSON."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from leaves(inner, f"{key}.{name}" if key else str(name))

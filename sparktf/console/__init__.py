@@ -1,4 +1,4 @@
-"""What is printed for people: the progress of a run, its result, and its errors.
+"""Output for people: the progress of a run, its result, and its errors.
 
 May import the root, the configuration and the wire's messages. Never decides.
 """

@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live line on a terminal, plain lines elsewhere, and the table at the end."""
+"""The display of a run: a live line on a terminal, plain lines elsewhere, and a table at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sparktf.wire.control import Metrics, Progress
 def make_console() -> Console:
     """Returns the console of the driver's output.
 
-    spark-submit puts a pipe between a Python driver and the terminal, so the terminal is looked for at the parent too.
+    spark-submit puts a pipe between a Python driver and the terminal, so the parent's terminal counts too.
     """
     if Console().is_jupyter:
         return PlainConsole(width=_NOTEBOOK_COLUMNS)
@@ -62,10 +62,10 @@ class Display:
         epochs: int,
         observer: Callable[[str, str], None] = lambda text, style: None,
     ) -> None:
-        """Prints progress lines `interval_s` apart where there is no terminal, else a live one.
+        """Prints progress lines every `interval_s` without a terminal, else a live line.
 
         Args:
-            observer: Is given every line that stays, and its style.
+            observer: Called with every lasting line and its style.
         """
         self._observer = observer
         self._console = console
@@ -76,25 +76,25 @@ class Display:
         self._status: Any = None
 
     def say(self, text: str, style: str = "") -> None:
-        """Prints one line that stays, as people are told it (`sparktf.told`)."""
+        """Prints a lasting line, cleaned for people (`sparktf.told`)."""
         text = told(text)
         self._console.print(Text(text, style=style))
         self._observer(text, style)
 
     def waiting(self, what: str, have: int, need: int, left_s: float, now_s: float) -> None:
-        """Shows a countdown, and how many have come."""
+        """Shows a countdown, and how many nodes have come."""
         self.countdown(f"{what}: {have} of {need}", left_s, now_s)
 
     def countdown(self, what: str, left_s: float, now_s: float) -> None:
-        """Shows what is waited for, and for how long yet."""
+        """Shows what is awaited, and the time left."""
         self._show(f"{what}, {max(left_s, 0):.0f} s left", now_s)
 
     def training(self, nodes: Sequence[Progress], planned: int, before: int, left_s: float, now_s: float) -> None:
-        """Shows where the gang is.
+        """Shows the gang's progress.
 
         Args:
-            planned: Rows of an epoch; 0 while nobody knows.
-            before: Rows of the current epoch that an earlier attempt has done.
+            planned: Rows of an epoch; 0 while unknown.
+            before: Rows of the current epoch that an earlier attempt has trained.
             left_s: Time left for the trainers to be ready.
         """
         waiting = sum(p.phase == "starting" for p in nodes)
@@ -113,7 +113,7 @@ class Display:
         )
 
     def evaluating(self, now_s: float) -> None:
-        """Shows that the training is done, and an evaluator is not."""
+        """Shows that only the evaluator is still at work."""
         self._show("training is done: waiting for the last checkpoint's evaluation", now_s)
 
     def metrics(self, metrics: Metrics) -> None:
@@ -150,7 +150,7 @@ class Display:
 
 
 class _NotebookLine:
-    """A line of a notebook's cell that changes in its place, as `rich.status.Status` does on a terminal."""
+    """A line of a notebook's cell that is updated in place, as `rich.status.Status` is on a terminal."""
 
     def __init__(self) -> None:
         self._shown: Any = None
@@ -167,7 +167,7 @@ class _NotebookLine:
         self._shown.update(self._content(line.plain), raw=True)
 
     def stop(self) -> None:
-        """Takes the line away."""
+        """Removes the line."""
         self._shown.update(self._content(""), raw=True)
 
     @staticmethod
@@ -179,12 +179,12 @@ _COLOURS = {Verdict.DONE: "green", Verdict.GATED: "yellow", Verdict.NOT_READY: "
 
 
 def ending_of(result: RunResult) -> str:
-    """Returns how a run ended, in a word or two."""
+    """Returns a run's end in a word or two."""
     return "interrupted" if result.is_interrupted else words_of(result.verdict)
 
 
 def words_of(verdict: int) -> str:
-    """Returns a verdict as people read it; one of a later version stays a number."""
+    """Returns a verdict in words; one of a later version stays a number."""
     return Verdict(verdict).name.lower().replace("_", " ") if verdict in set(Verdict) else str(verdict)
 
 
@@ -194,7 +194,7 @@ def style_of(verdict: int) -> str:
 
 
 def print_result(console: Console, result: RunResult) -> None:
-    """Prints the table that ends a run, after the traceback of one that failed. Raises nothing: the verdict stands."""
+    """Prints the table that ends a run, after the traceback of a failure. Raises nothing: the verdict stands."""
     try:
         _print_result(console, result)
     except Exception as error:  # noqa: BLE001 - a result that is stored, and whose verdict is the exit code
@@ -217,7 +217,7 @@ def _print_result(console: Console, result: RunResult) -> None:
 
 
 def _comparisons(comparison: Comparison) -> Iterator[Table]:
-    """Yields the tables of what the gate found: beside the champion, and beside the anchor where there is another."""
+    """Yields the tables of the gate's outcome: against the champion, and against another anchor."""
     versus, resampled = comparison.champion or "nothing published", f"rows resampled {comparison.replicates:,} times"
     yield _comparison(f"gate: this model against {versus}, {resampled}", versus, comparison.differences)
     anchor = comparison.anchor
@@ -228,7 +228,7 @@ def _comparisons(comparison: Comparison) -> Iterator[Table]:
 
 
 def _comparison(title: str, versus: str, differences: Iterable[Difference]) -> Table:
-    """Returns a table: both models, how far apart they are, and what that means."""
+    """Returns a table of both models, their differences, and the findings."""
     table = Table(title=Text(title), title_justify="left", title_style="bold")
     table.add_column("metric", style="bold")
     for column in ("rows", "this model", versus, "better by", "tolerance"):
@@ -248,7 +248,7 @@ _FINDINGS = {"good": "green", TOLERATED: "yellow", "worse": "red", "out of bound
 
 
 def _locality(result: RunResult) -> str:
-    """Returns how much was read, and how much of it beside its blocks: "12.0 MB, 97 % on the node's own host (...)"."""
+    """Returns the bytes read, and the share read locally: "12.0 MB, 97 % on the node's own host (...)"."""
     if result.locality is None:
         return ""
     by_host = result.host_nbytes
@@ -276,7 +276,7 @@ _WAYS = {
 
 
 def _input(result: RunResult) -> Iterator[tuple[str, str]]:
-    """Yields how the rows came, whether training waited for them, and what was kept."""
+    """Yields the way of the rows, the waiting for them, and the rows kept."""
     inputs = [node.input for attempt in result.attempts for node in attempt.nodes]
     rows = {way: sum(i.rows.get(way, 0) for i in inputs) for way in _WAYS}
     ways = [f"{count:,} rows {_WAYS[way]}" for way, count in rows.items() if count]
@@ -292,7 +292,7 @@ def _input(result: RunResult) -> Iterator[tuple[str, str]]:
 
 
 def _made(result: RunResult) -> str:
-    """Returns how fast workers were that make updates of their own, and how stale these."""
+    """Returns the speed and the staleness of workers that make updates of their own."""
     made = [node.made for node in (result.attempts[-1].nodes if result.attempts else ()) if node.made is not None]
     rates = [m.steps_s for m in made]
     stale = [m.staleness for m in made if m.staleness is not None]
@@ -304,9 +304,9 @@ def _made(result: RunResult) -> str:
 
 
 def _ends(result: RunResult) -> Iterator[tuple[str, str]]:
-    """Yields what training began with and why it ended, where that is not as usual."""
+    """Yields the initial weights and the reason of the end, if they are unusual."""
     if result.carried is not None:
-        yield "begun", result.carried.in_words().removeprefix("begins ")
+        yield "begun", result.carried.gang_text().removeprefix("begins ")
     if result.stopped is not None:
         yield "ended", result.stopped.text
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.code.module import binds, check_code, importable, require_module, search_path
+from sparktf.driver.code.module import binds, importable, search_path
 from sparktf.driver.code.tried_model import try_model
-from sparktf.driver.output import check_output
 from sparktf.driver.plan.files import list_source
-from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.locality import FileBlock, nowhere
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.paths import normalised
@@ -21,16 +18,15 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planned_formats import planned_format
 from sparktf.driver.plan.planner import feed_spec, plan_source
 from sparktf.driver.plan.spark_reads import SparkReads
-from sparktf.driver.source.choice import check_may_be_fed, choose_feed, is_read_directly
+from sparktf.driver.run_checks import Basis, Findings, Scene, look_at_run
+from sparktf.driver.source.choice import check_lake_may_be_fed, choose_feed, is_read_directly
 from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
 from sparktf.driver.source.origin import Origin
-from sparktf.driver.spark.application import check_slots, hadoop_conf, start_session
-from sparktf.driver.spark.masters import HERE, Slots, master_of
-from sparktf.errors import ConfigError, SparkTFError
-from sparktf.hadoop import HadoopConf
+from sparktf.driver.spark.application import file_systems_of, start_session
+from sparktf.driver.spark.masters import HERE, master_of
+from sparktf.errors import SparkTFError
 from sparktf.sequence import PartitionValue
 from sparktf.storage.file_systems import FileSystems
-from sparktf.topology import in_words
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,61 +34,36 @@ if TYPE_CHECKING:
 _HERE = {"spark.master": HERE, "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
 
-@dataclass
-class Findings:
-    """What a check has found.
-
-    Attributes:
-        known: What is as it should be, a line each.
-        unknown: What could not be looked at without Spark, TensorFlow and writing.
-        left: What nobody looks at before a run.
-        errors: What is wrong, in the order in which a run would meet it.
-    """
-
-    known: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    errors: list[SparkTFError] = field(default_factory=list)
-
-    @contextmanager
-    def part(self) -> Iterator[None]:
-        """Keeps the error of one part of the check, so that the others are done as well."""
-        try:
-            yield
-        except SparkTFError as error:
-            self.errors.append(error)
-
-
 class _NeedsSparkError(Exception):
     """A predicate over partitions, which Spark alone evaluates."""
 
 
-def check_run(config: JobConfig, master: str, say: Callable[[str], None], *, deep: bool) -> Findings:
+def check_run(
+    config: JobConfig, master: str, systems: FileSystems, say: Callable[[str], None], *, deep: bool
+) -> Findings:
     """Does what a run does before it holds anything: preflight and plan. Rows are not read, `prepare` is not called.
 
     Args:
         master: Spark's, for the run. The check itself takes this machine.
+        systems: Those of this process.
         say: Takes a line of progress.
         deep: Start Spark, if the plan takes it, and write to the output; else only what takes neither.
     """
-    slots = master_of(master).slots(config.submit.executor_cores)
     found = Findings()
-    check_gang(config, slots, found)
     found.unknown += () if deep else ("output.path can be written",)
     with found.part():
-        systems = FileSystems(HadoopConf.from_environment())
         config = normalised(config, systems.normalise)
-        if deep:
-            check_output(systems.open(config.output.path), config.output.path)
-            found.known.append(f"output: {config.output.path} can be written")
+    scene = Scene(
+        config, master_of(master).slots(config.submit.executor_cores), systems, has=(Basis.WRITING,) if deep else ()
+    )
+    look_at_run(scene, found)
     plan = None
-    with found.part():
-        check_predictions(config, systems)
     with found.part():
         plan = plan_here(config, systems, found, say, deep=deep)
         if plan is not None:
             found.known += _data_lines(plan)
-            check_feeders(config, slots, plan, found)
+    if plan is not None and plan.staged:
+        look_at_run(replace(scene, has=(*scene.has, Basis.FED)), found, scene.has)
     if not deep:
         found.unknown.append(_TAKES)
         found.left += _metrics(config)
@@ -131,25 +102,6 @@ def _metrics(config: JobConfig) -> Iterator[str]:
         yield f"whether the model has the gate's metrics {', '.join(config.gate.metrics)}"
 
 
-def check_gang(config: JobConfig, slots: Slots, found: Findings) -> None:
-    """Checks code and slots."""
-    with found.part():
-        check_code(config)
-        found.known += _code_lines(config)
-    with found.part():
-        check_slots(slots, config.cluster)
-        room = "" if slots.total is None else f", which has {slots.total} slots"
-        shape = config.cluster.shape
-        roles = f" ({in_words(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
-        found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master.url}{room}")
-
-
-def check_feeders(config: JobConfig, slots: Slots, plan: Plan, found: Findings) -> None:
-    """Checks that there are slots for what Spark feeds. Raises `PreflightError`."""
-    if plan.staged and not found.errors:  # one of them may be that there is no room for the nodes alone
-        check_slots(slots, config.cluster, feeders=True)
-
-
 def plan_here(
     config: JobConfig,
     file_systems: FileSystems,
@@ -176,9 +128,7 @@ def plan_here(
         try:
             return _plan_lake(config, file_systems, found, deep=deep)
         except NotPlainError as error:
-            if data.mode == "direct":
-                raise ConfigError(f"data.mode: direct cannot read data.path as Spark does: {error}") from error
-            check_may_be_fed(config, str(error))
+            check_lake_may_be_fed(config, error)
             if not deep:
                 found.unknown.append(f"data.path, which Spark reads: {error}")
                 return None
@@ -192,7 +142,7 @@ def plan_here(
     spark = start_session(config, _HERE)
     try:
         with importable(config.code_folder):
-            systems = FileSystems(hadoop_conf(spark))
+            systems = file_systems_of(spark)
             locate = partial(_locate, spark, found) if located else nowhere
             return choose_feed(spark, config, Origin(spark, config), systems, locate, found.known.append)
     finally:
@@ -235,14 +185,6 @@ def _no_spark(
     names: Sequence[str], types: Sequence[str], rows: Sequence[tuple[PartitionValue, ...]], where: str
 ) -> list[bool]:
     raise _NeedsSparkError
-
-
-def _code_lines(config: JobConfig) -> Iterator[str]:
-    path = search_path(config.code_folder)
-    for key, module in config.modules.items():
-        found = require_module(key, module, config.code_folder)
-        prepare = ", with prepare" if key == "model" and binds(module, "prepare", path) else ""
-        yield f"{key}: {config.function_of(key)} of {found.origin or module}{prepare}"
 
 
 def _data_lines(plan: Plan) -> Iterator[str]:

@@ -17,7 +17,7 @@ from sparktf.driver.checkpoint_record import CheckpointRecord
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import NotStoredError, StorageError
 from sparktf.results.carried import Carried
-from sparktf.results.keep import Evaluation, KeepRule, merged
+from sparktf.results.keep import Evaluation, KeepRule, merged_evaluations
 from sparktf.results.result import EpochRows
 from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream
@@ -146,8 +146,8 @@ class Committer:
             self._keep = self.attempt.evaluation.rule
         self._keep = self._keep or stored.keep
         # What was told in the attempt that has ended, of weights up to here, may have come after the commit.
-        validation = merged((*stored.validation, *self._evaluations()), manifest.step)
-        training = merged((*stored.training, *self._training()), manifest.step)
+        validation = merged_evaluations((*stored.validation, *self._evaluations()), manifest.step)
+        training = merged_evaluations((*stored.training, *self._training()), manifest.step)
         self.record = stored.model_copy(update={"validation": validation, "training": training})
         comparable = self._config.train.keep == "last" or self._keep is not None
         return Restore(
@@ -211,8 +211,8 @@ class Committer:
                 f"no checkpoint could be stored for {now_s - since_s:.0f} s (timeouts.upload: {limit_s:g} s): {error}"
             ) from error
 
-    def publish(self, attempt: Attempt) -> None:
-        """Publishes the exported model by one rename, once the last checkpoint is committed.
+    def commit_model(self, attempt: Attempt) -> None:
+        """Commits the exported model by one rename, once the last checkpoint is committed.
 
         Raises:
             FencedOffError: a newer committer owns the run; its model is as it was.
@@ -227,7 +227,7 @@ class Committer:
         models = sorted((end for end in ends if end.model), key=lambda end: end.kept is None)
         if models:
             staged = self._rundir.staged(attempt.number, models[0].folder)
-            self._store.publish(models[0].model, staged, self._rundir.model)
+            self._store.commit_model(models[0].model, staged, self._rundir.model)
             self.model = self._rundir.model
         if self._is_evaluated_beside:
             # What was read, or was the best, when the last checkpoint was committed: since then nothing was removed.
@@ -285,10 +285,10 @@ class Committer:
         return next((t.ready.carried for t in trainers if t.ready and t.ready.carried), self.record.carried)
 
     def _evaluations(self) -> tuple[Evaluation, ...]:
-        return merged((*self.record.validation, *self._told(Stream.VALIDATION)))
+        return merged_evaluations((*self.record.validation, *self._told(Stream.VALIDATION)))
 
     def _training(self) -> tuple[Evaluation, ...]:
-        return merged((*self.record.training, *self._told(Stream.TRAIN)))
+        return merged_evaluations((*self.record.training, *self._told(Stream.TRAIN)))
 
     def _told(self, stream: Stream) -> Iterator[Evaluation]:
         """Yields what trainers have told of a stream in this attempt."""
@@ -303,8 +303,8 @@ class Committer:
             epochs=tuple(e for e in self.epoch_rows() if e.epoch < epoch),
             splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, epoch).rows),
             replayed=attempt.account(epoch).replayed + attempt.fed.in_doubt(epoch),
-            validation=merged(self._evaluations(), save.chief.step),
-            training=merged(self._training(), save.chief.step),
+            validation=merged_evaluations(self._evaluations(), save.chief.step),
+            training=merged_evaluations(self._training(), save.chief.step),
             keep=attempt.evaluation.rule,
             carried=self._begun_with(attempt),
         )

@@ -30,15 +30,12 @@ class Journal:
 
     @property
     def voice(self) -> Voice:
-        """For those who only speak."""
         return Voice(self.display.say, self.warn)
 
     def open(self, events: EventLog) -> None:
-        """Stores what is told from now on."""
         self._events = events
 
     def emit(self, event: Event) -> None:
-        """Tells of an event."""
         if self._events is not None:
             self._events.emit(event)
 
@@ -68,7 +65,6 @@ class Journal:
             self.display.say(f"the last events of the run are not stored: {e}", "yellow")
 
     def end(self) -> None:
-        """Stores nothing any more."""
         if self._events is not None:
             self._events.end()
 

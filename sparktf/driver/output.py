@@ -224,7 +224,7 @@ class ResultFile:
         owners = self._owners() if self._application.attempt > 1 else []
         if self._application.id in owners[:-1]:
             self._fence.give_up()
-            raise self._fence.error()
+            raise self._fence.lose()
 
     def begin(self) -> None:
         """Takes an earlier result out of sight, once the run is fenced: it is under way again.

@@ -17,7 +17,7 @@ from sparktf.driver.attempt.health import Outcome, rhythm_of
 from sparktf.driver.commit import Committer
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.replacements import Replacements
-from sparktf.driver.gang.seating import Seating, attempt_result, seat
+from sparktf.driver.gang.seating import Seating, attempt_result, seat_agents
 from sparktf.driver.hooks import Hooks
 from sparktf.driver.journal import Journal
 from sparktf.driver.output import Tenure, open_events, plan_of_run
@@ -200,7 +200,7 @@ class Run:
         if not self._attempts:
             self._results.begin()
             self._fence.put(self._rundir.config, show_config(self._config).encode())
-        seating = seat(
+        seating = seat_agents(
             agents,
             self._config.shape,
             plan.host_nbytes(),
@@ -236,7 +236,7 @@ class Run:
             if outcome is Outcome.DONE:
                 watch.settle()
                 self._time.enter("publish")
-                committer.publish(attempt)
+                committer.commit_model(attempt)
                 self._take(RunEvent.PUBLISHED)
         finally:
             feeding.cancel()
@@ -299,7 +299,7 @@ class Run:
     def _announce(self, number: int, seating: Seating, leader: Training) -> None:
         restore, init = leader.restore, leader.init
         since = f"from step {restore.step}" if restore else f"from {init.label}" if init else "from scratch"
-        self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words}, {since}")
+        self._display.say(f"attempt {len(self._attempts) + 1}: {seating.gang_text}, {since}")
         hosts, step = ", ".join(seating.workers), restore.step if restore else 0
         self._journal.emit(AttemptBegun(attempt=number, workers=len(seating.workers), hosts=hosts, from_step=step))
 

@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.clock import Clock, SystemClock
 from sparktf.config.job import JobConfig, SecurityConfig
-from sparktf.driver.code.module import check_code
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
 from sparktf.driver.gang.placement import Request, ask_beside
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler, Put, Voice
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.source.choice import check_may_be_fed, choose_feed
+from sparktf.driver.run_checks import Basis, Scene, refuse_run
+from sparktf.driver.source.choice import choose_feed
 from sparktf.driver.source.hdfs_blocks import locate_or_warn
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.prepare import prepare_assets
@@ -33,12 +33,10 @@ from sparktf.driver.spark.application import (
     application_of,
     check_settings,
     check_slots,
-    check_speculation,
-    hadoop_conf,
+    file_systems_of,
     slots_of,
 )
-from sparktf.driver.spark.cluster_agents import ClusterAgents, check_engine
-from sparktf.driver.spark.encryption import check_encryption
+from sparktf.driver.spark.cluster_agents import ClusterAgents
 from sparktf.driver.spark.executors import await_executors, executor_facts, release_executors
 from sparktf.driver.spark.feeders import SparkFeeders
 from sparktf.driver.spark.jvm_executors import request_total
@@ -50,7 +48,6 @@ from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Action
 from sparktf.wire.reserving import ReserveRequest
 
@@ -68,8 +65,7 @@ class SparkSite:
         check_settings(spark)
         self.clock: Clock = SystemClock()
         self.application = application_of(spark)
-        # Where Spark reads and writes: as the driver's JVM is configured.
-        self.file_systems = FileSystems(hadoop_conf(spark))
+        self.file_systems = file_systems_of(spark)
         self._spark = spark
         self._slots = slots_of(spark)
         self._master = self._slots.master
@@ -86,19 +82,10 @@ class SparkSite:
         self._given, self._origin = data, None
 
     def preflight(self, config: JobConfig, voice: Voice) -> None:
-        """See `Site`. Raises what `check_code` does, too."""
-        check_code(config)
-        if config.cluster.engine == "tensorflowonspark":
-            check_engine()
+        """See `Site`. Raises what the checks do."""
+        refuse_run(self._scene(config, Basis.SPARK), voice.warn)
         if self._master.runs_in_driver:
             early_nursery.begin(config)
-        # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
-        is_fed = config.data.mode == "spark" or isinstance(self._given, RDD)
-        check_slots(self._slots, config.cluster, feeders=is_fed or None)
-        conf = self._conf()
-        if not self.one_machine and (warning := check_encryption(conf, config.security.tls)):
-            voice.warn(warning)
-        self._master.check_memory(conf, config.cluster.node_memory)
 
     def plan(self, config: JobConfig, voice: Voice) -> Plan:
         """See `Site`."""
@@ -145,16 +132,10 @@ class SparkSite:
 
     def check_plan(self, config: JobConfig, plan: Plan) -> None:
         """See `Site`."""
-        if not plan.staged:
-            return
-        check_may_be_fed(config, "as its stored plan says")
-        check_slots(self._slots, config.cluster, feeders=True)
-        check_speculation(self._slots, speculation=self.duplicates_wait)
-        if self._agents is not None and not self._agents.leaves_slots:
-            raise PreflightError(
-                "this cluster's nodes hold all cores of their executors, and Spark is to feed them now: "
-                "begin with a training that Spark feeds, or use a cluster of its own"
-            )
+        if plan.staged:
+            agents = () if self._agents is None else (Basis.AGENTS,)
+            # None of these warns.
+            refuse_run(self._scene(config, Basis.SPARK, Basis.FED, *agents), lambda warning: None, (Basis.SPARK,))
 
     def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> ControlServer:
         """See `Site`."""
@@ -211,6 +192,17 @@ class SparkSite:
     def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
         """See `Site`."""
         return executor_facts(self._spark, self._master, [agent.registration.container for agent in agents])
+
+    def _scene(self, config: JobConfig, *has: Basis) -> Scene:
+        return Scene(
+            config,
+            self._slots,
+            self.file_systems,
+            has=has,
+            given_rdd=isinstance(self._given, RDD),
+            settings=self._conf(),
+            leaves_slots=self._agents is None or self._agents.leaves_slots,
+        )
 
     def _origin_of(self, config: JobConfig) -> Origin:
         """Returns where the rows of the current run come from."""

@@ -25,7 +25,7 @@ from sparktf.executor.trainer_process import TrainerProcess, python_path, traine
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.process.module_search import find_module
-from sparktf.process.ports import HeldPort
+from sparktf.process.ports import BoundPort
 from sparktf.version import __version__
 from sparktf.wire.beats import QUICK_S
 from sparktf.wire.channel import ControlClient, Silence, is_gone
@@ -33,20 +33,20 @@ from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Reg
 from sparktf.wire.security import ControlAccess
 
 _PATIENCE = 0.75
-"""For so much of `timeouts.start` a trainer waits for the nursery: from nothing, it would have to import as much."""
+"""Fraction of `timeouts.start` for which a trainer waits for the nursery: on its own it would import as much."""
 
 _Answer = TypeVar("_Answer", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What the driver puts into the task's closure.
+    """The agent's part of the task's closure.
 
     Attributes:
-        host: Address that peers reach this executor at; empty to take the host's own name.
+        host: Address of this executor for peers; "" for the host's own name.
         model_module: Must be importable here.
         nursery: Whether trainers are forked: `cluster.nursery`.
-        nurseries: Folder where one may be that the driver has started, on its own machine; empty elsewhere.
+        nurseries: Folder of a nursery that the driver started on this machine; "" for none.
     """
 
     access: ControlAccess
@@ -70,7 +70,7 @@ def run_agent(
 
     Args:
         task: Number of its Spark task; see `Registration`.
-        jvm: Identity of its executor. Default: what is above this process.
+        jvm: Identity of its executor. Default: the JVM above this process.
         on_start: Called when it is told to start a trainer.
     """
     base = Path(tempfile.mkdtemp(prefix="sparktf-", dir=_local_dir()))
@@ -81,10 +81,10 @@ def run_agent(
 
 
 class Agent:
-    """One agent; `run` is its whole life.
+    """One agent, from registration to dismissal.
 
-    Spark takes a task that returns for a success and never starts it again: an agent returns only when nobody needs it
-    any more. One that was frozen or cut off for so long that the driver gave it up registers anew, as another agent.
+    Spark counts a task that returns as a success and never starts it again, so an agent returns only when it is not
+    needed any more. One that the driver gave up, since it was frozen or cut off, registers again as another agent.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Agent:
         self._beats = 0
         self._before = ""
         self._client = ControlClient(settings.access)
-        self._port = HeldPort(settings.node_ports)
+        self._port = BoundPort(settings.node_ports)
         self._nursery: Nursery | None = None
         self._trainer: TrainerProcess | None = None
         self._imports_since_s = time.monotonic()
@@ -115,11 +115,11 @@ class Agent:
         self._silence = Silence(settings.driver_lost_s)
 
     def run(self) -> None:
-        """Registers, then obeys until dismissed, or until the driver's process is gone.
+        """Registers, then obeys orders until dismissed, or until the driver's process is gone.
 
         Raises:
-            ControlError: the driver did not answer for `timeouts.driver_lost`, but may live: where it does, Spark
-                starts the task again.
+            ControlError: the driver did not answer for `timeouts.driver_lost`, but may live: then Spark starts the
+                task again.
         """
         try:
             self._nursery = self._start_nursery()
@@ -140,7 +140,7 @@ class Agent:
             self._port.close()
 
     def _start_nursery(self) -> Nursery | None:
-        """Has TensorFlow imported while the driver still plans and other nodes come."""
+        """Starts importing TensorFlow while the driver still plans and other nodes come."""
         if not wants_nursery(self._settings.nursery):
             return None
         try:
@@ -148,14 +148,14 @@ class Agent:
             shared = self._settings.nurseries or _local_dir()
             return Nursery(self._base, trainer_environment(self._base), also, Path(shared) if shared else None)
         except OSError as e:
-            print(f"sparktf agent {self._partition}: there is no nursery: {e}", file=sys.stderr)
+            print(f"sparktf agent {self._partition}: the nursery cannot be started: {e}", file=sys.stderr)
             return None
 
     def _register(self) -> None:
-        """Takes its place; where another agent has the partition, it waits for its turn.
+        """Registers; if another agent has the partition, waits until it is accepted.
 
         Raises:
-            RefusedError: nobody needs it any more.
+            RefusedError: the agent is not needed any more.
         """
         versions = installed_versions()
         registration = Registration(
@@ -174,7 +174,7 @@ class Agent:
             time.sleep(QUICK_S)
 
     def _obey(self) -> bool:
-        """Carries out orders until it is dismissed, or has lost its place; returns whether it is to register anew."""
+        """Carries out orders until it is dismissed, or given up; returns whether to register again."""
         due_s = 0.0
         while True:
             now_s = time.monotonic()
@@ -190,8 +190,8 @@ class Agent:
             time.sleep(KNOBS.agent_poll_s)
 
     def _begin_anew(self) -> None:
-        """Becomes another agent, without a trainer: the driver must not take what the old one did for its own."""
-        print(f"sparktf agent {self._partition}: the driver gave it up: it registers anew", file=sys.stderr)
+        """Becomes another agent, without a trainer: the driver must not take the old one's actions for its own."""
+        print(f"sparktf agent {self._partition}: the driver gave this agent up: it registers again", file=sys.stderr)
         if self._trainer is not None:
             self._trainer.kill()
             self._trainer = None
@@ -210,9 +210,9 @@ class Agent:
                 self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base, self._nursery)
 
     def _replace_nursery(self, now_s: float) -> None:
-        """Has another one import where the nursery was killed, with the trainer: the next ones would start late."""
+        """Starts another nursery if it was killed together with the trainer, so that the next start is fast."""
         if self._nursery is not None and self._nursery.has_ended():
-            print(f"sparktf agent {self._partition}: its nursery died: another one imports", file=sys.stderr)
+            print(f"sparktf agent {self._partition}: the nursery died: another one is started", file=sys.stderr)
             self._nursery.close()
             self._nursery = self._start_nursery()
             self._imports_since_s = now_s
@@ -221,25 +221,25 @@ class Agent:
         return self._nursery is not None and self._nursery.is_importing()
 
     def _has_waited(self) -> bool:
-        """Whether the nursery, which the order to start a trainer waits for, is ready: the order is fetched again."""
+        """Whether the nursery that a start waited for is ready, so that the order must be fetched again."""
         return self._waits and not self._is_importing()
 
     def _reap(self) -> bool:
-        """Reports a trainer that has ended; returns whether there was one."""
+        """Reports a trainer that has ended; returns whether one had."""
         if self._trainer is None or self._trainer.exit_code() is None:
             return False
         exited = self._trainer.collect(self._id)
         self._trainer = None
         self._renew_port()
-        # Refused, it was too late: the answer to the next heartbeat says what comes now.
+        # If refused, it came too late: the answer to the next heartbeat has the next order.
         with suppress(RefusedError):
             self._client.call_patiently(Action.TRAINER_EXITED, exited, Ack, patience_s=self._settings.driver_lost_s)
         return True
 
     def _renew_port(self) -> None:
-        """Holds another port for the next trainer, so that a straggler of the last one cannot reach its servers."""
+        """Binds another port for the next trainer, so that late calls to the last one cannot reach it."""
         self._port.close()
-        self._port = HeldPort(self._settings.node_ports)
+        self._port = BoundPort(self._settings.node_ports)
 
     def _beat(self) -> Orders | None:
         self._beats += 1
@@ -252,11 +252,11 @@ class Agent:
         return self._call(Action.AGENT_HEARTBEAT, beat, Orders)
 
     def _call(self, action: Action, request: Message, answer: type[_Answer]) -> _Answer | None:
-        """Returns the driver's answer, None while it is only late.
+        """Returns the driver's answer; None if it is only late.
 
         Raises:
-            RefusedError: the driver needs no such agent.
-            ControlError: it has been silent for too long, and was asked since: one that was itself frozen asks again.
+            RefusedError: the agent is not needed any more.
+            ControlError: the driver was silent for too long while this process was not itself frozen.
         """
         began_s, timeout_s = time.monotonic(), self._settings.heartbeat_s
         try:
@@ -276,12 +276,12 @@ class Agent:
 
 
 def _local_dir() -> str | None:
-    """Returns Spark's own temporary folder, which it deletes even after a killed executor; None outside Spark."""
+    """Returns Spark's temporary folder, which Spark deletes even after a killed executor; None outside Spark."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
 def installed_versions() -> dict[str, str]:
-    """Returns the versions here of what driver and executors must agree on; "missing" for what is not installed."""
+    """Returns the versions of packages that driver and executors must agree on; "missing" if not installed."""
     installed = {name: _version(name) for name in ("tensorflow", "pyarrow")}
     return {"python": platform.python_version(), "sparktf": __version__, **installed}
 
@@ -294,7 +294,7 @@ def _version(distribution: str) -> str:
 
 
 def _problems(module: str, versions: Mapping[str, str]) -> list[str]:
-    """Returns why no trainer could start on this executor.
+    """Returns the reasons why no trainer could start on this executor.
 
     Nothing is imported to find the module: its packages may import TensorFlow, which a forked and reused Python worker
     must never hold.

@@ -1,7 +1,7 @@
-"""An agent that outlives its Spark task, so that its executor's slot is free for those who feed.
+"""An agent that outlives its Spark task, so that its executor's slot is free for feeders.
 
-The task starts it as a process of its own and waits until the gang is whole: as long, each agent has a slot, and so on
-executors of one slot no two are on one. The process ends with its executor's JVM.
+The task starts it as a process and waits until the gang is whole: until then each agent has a slot, so that no two are
+on one executor of a single slot. The process ends with its executor's JVM.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _LOOK_S = 1.0
 
 
 def detached_agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) -> Iterator[int]:
-    """The function of the agents' job: starts one for the partition, and returns when the gang is whole.
+    """The function of the agents' job: starts an agent for the partition, and returns when the gang is whole.
 
     Raises:
-        ReservationError: the agent ended before.
+        ReservationError: the agent ended before that.
     """
     from pyspark import TaskContext  # noqa: PLC0415 - the process that it starts imports this module, too
 
@@ -41,14 +41,16 @@ def detached_agent_task(partition: int, rows: Iterable[object], settings: AgentS
         if line.decode(errors="replace").strip() == WHOLE:
             yield partition
             return
-    raise ReservationError(f"the agent of node {partition} ended with {process.wait()} before all nodes had come")
+    raise ReservationError(
+        f"the agent of node {partition} ended with exit code {process.wait()} before all nodes had registered"
+    )
 
 
 def start_beside(partition: int, settings: AgentSettings, code: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Starts an agent beside this process, which is the driver, and which it ends with.
+    """Starts an agent beside the driver, this process, with which it ends.
 
     Args:
-        code: Places to import from besides this process's own: what Spark puts on the paths of its tasks alone.
+        code: Additional places to import from, which Spark adds only to the paths of its tasks.
     """
     own = f"{os.getpid()}@{process_of(os.getpid())[2]}"
     return _started(partition, settings, 0, own, code)
@@ -78,14 +80,14 @@ def _end_with(jvm: str) -> None:
 
 
 def main() -> None:
-    """Runs the agent that its parent has told of."""
+    """Runs the agent that the parent describes on standard input."""
     partition, settings, task, jvm = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with, args=(jvm,), name="jvm", daemon=True).start()
     run_agent(partition, settings, task, jvm, _tell)
 
 
 def _tell() -> None:
-    """Tells the task that the gang is whole, and says no more to it: it does not listen any longer."""
+    """Tells the task that the gang is whole, and then closes its output: the task does not read any further."""
     print(WHOLE, flush=True)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

@@ -1,4 +1,4 @@
-"""A feeder puts one split, as it is computed, into the node that has its lease. Knows nothing of Spark."""
+"""A feeder sends one split, while it is computed, to the node that it is assigned to. Knows nothing of Spark."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from sparktf.wire.security import ControlAccess
 
 @dataclass(frozen=True, slots=True)
 class FeederSettings:
-    """What the driver puts into the task's closure.
+    """The feeder's part of the task's closure.
 
     Attributes:
-        driver_lost_s: Silence of the driver, or of the node that it names, after which the feeder gives up.
+        driver_lost_s: Silence of the driver, or of the assigned node, after which the feeder gives up.
         turn: See `Span`.
     """
 
@@ -39,10 +39,10 @@ class FeederSettings:
 
 
 def feed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings) -> Sent:
-    """Puts a split into the node that has its lease; one that is lost before it takes a row is not missed.
+    """Sends a split to its node; asks for another node if that is lost before it has taken a row.
 
     Raises:
-        ControlError: driver or node are gone, or the attempt is over.
+        ControlError: the driver or the node is gone, or the attempt is over.
     """
     driver = ControlClient(settings.access)
     span = Span(attempt=settings.attempt, stream=settings.stream, epoch=settings.epoch, split=split, turn=settings.turn)
@@ -61,7 +61,7 @@ def feed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings
 
 
 def _lease(driver: ControlClient, span: Span, settings: FeederSettings) -> Lease:
-    """Asks until there is a node that takes the split, or nobody wants it."""
+    """Asks until the split has a node, or is not wanted any more."""
     request = LeaseRequest(span=span, host=socket.gethostname(), jvm=executor_identity())
     while True:
         lease = driver.call_patiently(Action.LEASE, request, Lease, patience_s=settings.driver_lost_s)
@@ -71,16 +71,16 @@ def _lease(driver: ControlClient, span: Span, settings: FeederSettings) -> Lease
 
 
 def _put(offer: Offer, data: DataAddress, batches: Iterator[pa.RecordBatch], settings: FeederSettings) -> Sent:
-    """Raises `NodeLostError` where the node cannot be reached, and nothing has been computed yet; see `feed`."""
+    """Raises `NodeLostError` if the node cannot be reached, and nothing has been computed yet; see `feed`."""
     try:
         with data_client(data, settings.access) as node:
             try:
                 if not node.admit(offer):
                     return Sent(0, 0, "")
             except flight.FlightUnavailableError as e:
-                raise NodeLostError(f"the node at {data.host} took no part of partition {offer.split}: {e}") from e
+                raise NodeLostError(f"the node at {data.host} did not take partition {offer.split}: {e}") from e
             return node.send(offer, batches)
     except flight.FlightUnauthorizedError as e:
         raise RefusedError(f"the node at {data.host} refused partition {offer.split}: {e}") from e
     except flight.FlightError as e:
-        raise ControlError(f"the node at {data.host} took no part of partition {offer.split}: {e}") from e
+        raise ControlError(f"the node at {data.host} did not take partition {offer.split}: {e}") from e

@@ -1,4 +1,4 @@
-"""Trainers by fork: the agent's side of the nursery, which has imported TensorFlow (`sparktf.trainer.nursery`)."""
+"""The agent's side of the nursery, a process that has imported TensorFlow and forks trainers."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _LOG_NBYTES = 2000
 _GPUS = ("nvidia[0-9]*", "kfd")
 _SOME_NEED = ("tf_keras",)
 _READ_BY_IMPORTS = ("CUDA", "GRPC_", "HOME", "KERAS_", "LD_", "MALLOC_", "NVIDIA", "ONEDNN", "TF_", "XLA_")
-"""How the names of variables begin that are read when TensorFlow is imported, or never again."""
+"""Prefixes of environment variables that are read when TensorFlow is imported."""
 
 
 class ForkedProcess:
-    """A trainer that the nursery has forked: as much of `subprocess.Popen` as is needed.
+    """A trainer forked by the nursery, with the needed part of `subprocess.Popen`'s interface.
 
     Attributes:
         parent: The nursery's process, with which it ends.
@@ -42,23 +42,23 @@ class ForkedProcess:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """Returns the exit code, None while it runs."""
+        """Returns the exit code; None while it runs."""
         if self._code is None:
             self._code = self._nursery.exit_code(self.pid, wait_s=0.0)
         return self._code
 
     def wait(self) -> int:
-        """Waits for the end of one that has ended, or is killed; returns the exit code."""
+        """Returns the exit code of a process that has ended or was killed, waiting for it."""
         if self._code is None:
             self._code = self._nursery.exit_code(self.pid, wait_s=KNOBS.nursery_answer_s)
         if self._code is None:
-            self._code = -signal.SIGKILL  # nobody who would know is there to tell: the nursery is frozen
+            self._code = -signal.SIGKILL  # the nursery, which alone knows the code, is frozen
         return self._code
 
     def send_signal(self, number: int) -> None:
         """Sends a signal, unless it has ended."""
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # the word of its end is on its way
+            with suppress(ProcessLookupError):  # the message of its end is on its way
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
@@ -71,10 +71,10 @@ class ForkedProcess:
 
 
 class Nursery:
-    """A process that imports what trainers share, and then forks them: one for all agents of an executor.
+    """A process that imports the modules that trainers share, and forks trainers for all agents of an executor.
 
-    The first agent starts it, on local[n] the driver; the others find its socket. It lives as long as one of them is
-    connected, kills what it has forked for one that is gone, and takes its trainers with it if it dies.
+    The first agent starts it, on local[n] the driver; the others find its socket. It lives while an agent is connected,
+    kills the trainers of an agent that is gone, and takes all trainers with it if it dies.
     """
 
     def __init__(
@@ -82,13 +82,14 @@ class Nursery:
     ) -> None:
         """Finds the process that another agent has started in the same environment, or starts one.
 
-        It must be started by a thread that lives while it imports: the kernel ends it with that.
+        The calling thread must live while it imports: PR_SET_PDEATHSIG follows the thread that spawned a process.
 
         Args:
-            base: Folder of this agent alone.
-            environment: That of its process.
-            also: Modules that it imports beside those that every trainer needs, where they are installed.
-            shared: Folder that all have in common who share it, and no other user can write to; None: nobody does.
+            base: This agent's own folder.
+            environment: Environment of the process.
+            also: Modules to import besides those of every trainer, if they are installed.
+            shared: Folder common to all agents that share it, which no other user can write to; None to share it with
+                none.
 
         Raises:
             OSError: it cannot be started.
@@ -110,7 +111,7 @@ class Nursery:
     def _start(
         self, listening: socket.socket, log: IO[bytes], environment: Mapping[str, str], arguments: Sequence[str]
     ) -> int:
-        """Starts the process, a child of this one; returns its number."""
+        """Starts the process as a child of this one; returns its pid."""
         files = [(os.POSIX_SPAWN_DUP2, file, to) for to, file in enumerate((listening.fileno(), *[log.fileno()] * 2))]
         command = [sys.executable, "-P", "-m", "sparktf.trainer.nursery", *arguments]
         return os.posix_spawn(sys.executable, command, environment, file_actions=files)
@@ -121,26 +122,26 @@ class Nursery:
         return self._pid is not None
 
     def is_importing(self) -> bool:
-        """Whether it lives, and cannot fork yet."""
+        """Whether it runs, and cannot fork yet."""
         if not self._ready:
             self._hear(0.0)
         return not self._ready and not self._dead
 
     def has_ended(self) -> bool:
-        """Whether it could fork, and is dead: not one that died importing, as another would."""
+        """Whether it died after it could fork; one that died while importing would do so again."""
         while self._hear(0.0):
             pass
         return self._ready and self._dead
 
     def fork(self, environment: Mapping[str, str], log: IO[bytes]) -> ForkedProcess:
-        """Has it fork a trainer.
+        """Forks a trainer.
 
         Args:
-            environment: The trainer's, with where it finds modules (`PYTHONPATH`) and its own folder (`TMPDIR`).
-            log: What the trainer says goes there.
+            environment: The trainer's environment, with `PYTHONPATH` and its own folder as `TMPDIR`.
+            log: Takes the trainer's output.
 
         Raises:
-            OSError: it cannot now, or it has died. Whoever is only late may fork the next one.
+            OSError: it cannot fork now, or it has died; one that is only late may fork the next trainer.
         """
         if self.is_importing():
             raise OSError("it has not finished importing")
@@ -151,15 +152,15 @@ class Nursery:
             if "refused" in answer:
                 raise OSError(f"it cannot fork: {answer['refused']}")
         except BaseException:
-            stdin.close()  # a trainer that comes all the same reads nothing, and ends
+            stdin.close()  # a trainer that is forked too late finds its input closed, and ends
             raise
         finally:
             os.close(reading)
         return ForkedProcess(answer["pid"], answer["parent"], stdin, self)
 
     def _ask(self, environment: Mapping[str, str], reading: int, log: IO[bytes]) -> dict[str, Any]:
-        with tempfile.TemporaryFile() as said, suppress(OSError):  # that it is dead is heard below
-            said.write(json.dumps(dict(environment)).encode())  # on YARN, there can be more than goes into a message
+        with tempfile.TemporaryFile() as said, suppress(OSError):  # its death is noticed below
+            said.write(json.dumps(dict(environment)).encode())  # on YARN, it may be larger than a message
             said.seek(0)
             self._asked += 1
             socket.send_fds(self._socket, [str(self._asked).encode()], [reading, log.fileno(), said.fileno()])
@@ -171,17 +172,13 @@ class Nursery:
         raise self._ended()
 
     def exit_code(self, pid: int, wait_s: float) -> int | None:
-        """Returns the exit code of a trainer, once, and None while that runs.
-
-        Args:
-            wait_s: How long it may take until it says something.
-        """
+        """Returns the exit code of a trainer, once; None while that runs. Waits up to `wait_s` for a message."""
         while pid not in self._codes and self._hear(wait_s):
             pass
         return self._codes.pop(pid, -signal.SIGKILL if self._dead else None)
 
     def _hear(self, wait_s: float) -> dict[str, Any]:
-        """Returns what it says next, nothing where that does not come in time, or it is dead."""
+        """Returns the next message; an empty one if none comes in time, or it is dead."""
         if self._dead:
             return {}
         self._socket.settimeout(wait_s)
@@ -196,14 +193,14 @@ class Nursery:
             return {}
         self._ready = True
         found: dict[str, Any] = json.loads(said)
-        if "pid" in found:  # of one that had its number before, the end may have come too late for whoever waited
+        if "pid" in found:  # the kernel may reuse a pid whose exit code nobody has fetched
             self._codes.pop(found["pid"], None)
         if "exited" in found:
             self._codes[found["exited"]] = found["code"]
         return found
 
     def _ended(self) -> OSError:
-        """Returns the error that tells of its end."""
+        """Returns an error that describes its end."""
         self._socket.close()
         if self._pid is None:
             return OSError("it died")
@@ -212,13 +209,13 @@ class Nursery:
         return OSError(f"it died, exit code {code}" + (f": {said[-1]}" if said else ""))
 
     def _kill(self, pid: int) -> int:
-        """Ends the process, which no other agent can have a use for; returns its exit code."""
+        """Ends the process, which no other agent uses; returns its exit code."""
         self._pid = None
         os.kill(pid, signal.SIGKILL)
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
     def close(self) -> None:
-        """Leaves it, with which the trainers end that it has forked for this agent; it ends with the last to leave."""
+        """Disconnects, which ends the trainers of this agent; the process ends with its last agent."""
         is_over = self.is_importing() or self._dead
         if not is_over:
             self._socket.shutdown(socket.SHUT_WR)
@@ -234,27 +231,24 @@ class Nursery:
 
 
 def named_in(module: str, path: Sequence[str]) -> tuple[str, ...]:
-    """Returns what only some models need, and this one's file names: imported for all, it would cost the others.
-
-    A model that gets at it some other way imports it itself.
-    """
+    """Returns the optional modules that a model's file names: to import them always would cost other models time."""
     found = find_module(module, path)
     if found is None or not found.has_location or found.origin is None:
         return ()
     with suppress(OSError):
-        text = Path(found.origin).read_bytes()  # in a zip, there is no such file
+        text = Path(found.origin).read_bytes()  # a module in a zip has no such file
         return tuple(name for name in _SOME_NEED if name.encode() in text)
     return ()
 
 
 def _key(environment: Mapping[str, str], also: Sequence[str]) -> str:
-    """Returns what those have in common that can have a nursery in common: all that shows when it imports."""
+    """Returns a key that is equal for all agents that can share a nursery: of everything that affects its imports."""
     alike = {name: value for name, value in environment.items() if name.startswith(_READ_BY_IMPORTS)}
     return hashlib.sha256(json.dumps([sys.executable, alike, list(also)], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def wants_nursery(setting: Switch) -> bool:
-    """Returns whether trainers are to be forked here: `auto` is on but where a GPU can be seen, or it is no Linux."""
+    """Returns whether to fork trainers here: `auto` means on Linux without visible GPUs."""
     if setting != "auto":
         return setting == "on"
     return sys.platform == "linux" and not _sees_gpu()

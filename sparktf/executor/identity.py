@@ -1,4 +1,4 @@
-"""Which executor this Python worker belongs to. Spark does not say; the processes above it do."""
+"""Identifies the executor of this Python worker by the processes above it: Spark does not tell workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def executor_identity() -> str:
     """Returns "<pid>@<start time>" of the JVM that this worker serves.
 
     A worker is forked by a daemon, and an executor may have several daemons: one for each environment. Without a JVM
-    above it, as in tests, it is the parent's.
+    above it, as in tests, the identity is the parent's.
     """
     pid = os.getppid()
     for _ in range(_LEVELS):

@@ -1,4 +1,4 @@
-"""Statistics of columns within a Spark task: of row groups that it reads itself, or of rows that Spark computes."""
+"""Column statistics within a Spark task: of row groups that it reads itself, or of rows that Spark computes."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from sparktf.statistics.column_sketch import ColumnSketch, Room
 from sparktf.storage.file_systems import FileSystems
 
 MEASURED = "part binary"
-"""What `measure_batches` returns to Spark: one row, which `read_part` reads."""
+"""Schema of the one row that `measure_batches` returns to Spark, for `read_part`."""
 
 _BATCH_ROWS = 1 << 16
-"""Rows of a DataFrame looked at together; Spark sends 10,000 at a time."""
+"""Rows of a DataFrame measured together; Spark sends 10,000 at a time."""
 
 
 _READ_BYTES = 16 << 20
-"""Of a row group, as they lie in the file: so many are read at a time."""
+"""Stored bytes of a row group that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureSettings:
-    """What the driver puts into a task's closure.
+    """The measuring part of a task's closure.
 
     Attributes:
-        kinds: What is measured of each column.
-        sample: Share of the rows that is looked at, where the task reads them itself.
+        kinds: Kind of each column.
+        sample: Fraction of the rows to measure, if the task reads them itself.
     """
 
     kinds: Mapping[str, ColumnKind]
@@ -48,12 +48,8 @@ class MeasureSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class TablePart:
-    """What one task knows of the rows.
-
-    Attributes:
-        rows: How many it has looked at.
-    """
+class PartialStatistics:
+    """The statistics of the `rows` rows that one task has measured."""
 
     rows: int
     columns: Mapping[str, ColumnPart]
@@ -67,7 +63,7 @@ class _TableSketch:
         self._rows = 0
 
     def draw(self, rows: int) -> pa.Array | None:
-        """Returns which of some rows are to be looked at, None for all."""
+        """Returns the rows to measure; None for all."""
         drawn = None if self._sample == 1 else np.flatnonzero(self._draw.random(rows) < self._sample)
         self._rows += rows if drawn is None else len(drawn)
         return None if drawn is None else pa.array(drawn)
@@ -76,9 +72,9 @@ class _TableSketch:
         """Takes in a column of some rows, or of those that were drawn of them."""
         self._columns[name].add(column if drawn is None else column.take(drawn))
 
-    def part(self) -> TablePart:
+    def part(self) -> PartialStatistics:
         """Returns what is known."""
-        return TablePart(self._rows, {name: sketch.part() for name, sketch in self._columns.items()})
+        return PartialStatistics(self._rows, {name: sketch.part() for name, sketch in self._columns.items()})
 
 
 def measure_splits(
@@ -89,7 +85,7 @@ def measure_splits(
     hadoop: HadoopConf,
     *,
     sets_aside: bool,
-) -> Iterator[TablePart]:
+) -> Iterator[PartialStatistics]:
     """The function of an RDD's `mapPartitionsWithIndex`: reads row groups as trainers do.
 
     Args:
@@ -130,9 +126,9 @@ def measure_batches(batches: Iterable[pa.RecordBatch], settings: MeasureSettings
     yield pa.RecordBatch.from_pylist([{"part": pickle.dumps(sketch.part())}])
 
 
-def read_part(content: bytes) -> TablePart:
+def read_part(content: bytes) -> PartialStatistics:
     """Returns what a task of ours has sent through Spark, as what other tasks return comes: pickled."""
-    part: TablePart = pickle.loads(content)
+    part: PartialStatistics = pickle.loads(content)
     return part
 
 

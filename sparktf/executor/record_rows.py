@@ -1,4 +1,4 @@
-"""TFRecord files in Spark tasks: their records as rows, and where in them which records lie."""
+"""TFRecord files in Spark tasks: their records as rows, and the index of their records."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NBYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class RecordFiles:
-    """What the driver puts into the task's closure.
+    """The files' part of the task's closure.
 
     Attributes:
         types: Feature -> Spark's type of its column, in the order of the columns.
-        partition_types: Partition column -> its Spark type; they come behind the others.
-        partition_values: For each file, its values of these.
+        partition_types: Partition column -> its Spark type; these columns come last.
+        partition_values: Their values for each file.
     """
 
     files: tuple[str, ...]
@@ -41,7 +41,7 @@ def record_rows(numbers: Iterable[pa.RecordBatch], settings: RecordFiles) -> Ite
     """The function of Spark's `mapInArrow`: reads the files whose numbers it gets.
 
     Raises:
-        DataError: a file is damaged, or a record's feature no value of its column; the message names file and row.
+        DataError: a file is damaged, or a feature does not fit its column; the message names file and row.
         StorageError: the storage failed.
     """
     file_systems = FileSystems(settings.hadoop)
@@ -69,7 +69,7 @@ def _rows_of(settings: RecordFiles, number: int, file_systems: FileSystems) -> I
 
 
 def _listed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns lists with offsets of 32 bits, as Spark takes them."""
+    """Returns lists with 32-bit offsets, as Spark takes them."""
     return column.cast(pa.list_(column.type.value_type)) if is_list(column.type) else column
 
 

@@ -1,4 +1,4 @@
-"""How processes of one user on one machine find the one that serves them all, and agree who starts it."""
+"""Rendezvous of one user's processes on one machine: they find a common server, and agree who starts it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 _PEER = struct.Struct("3i")
-"""What SO_PEERCRED tells: process, user and group."""
+"""The content of SO_PEERCRED: process, user and group."""
 
 
 def meet(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket:
-    """Returns a connection to who serves a place; where nobody does, has somebody begin to.
+    """Returns a connection to the server at a place, which one of the callers starts.
 
     Args:
         place: Path of a socket, in a folder that other users cannot write to.
-        begin: Starts who will serve the socket that it is given, which listens already.
+        begin: Starts a server, given a socket that listens already.
 
     Raises:
-        OSError: the place cannot be used, or `begin` has raised it.
+        OSError: the place cannot be used, or `begin` failed.
     """
     found = None
     while found is None:
@@ -31,8 +31,8 @@ def meet(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket:
 
 
 def forget(place: Path) -> None:
-    """Removes what a service has left at its place that has ended; of another, which began there since, nothing."""
-    with suppress(OSError):  # whoever comes next does so as well
+    """Removes the socket of a server that has ended, unless another server has begun there since."""
+    with suppress(OSError):  # the next caller of `meet` removes it, too
         if (found := _connection(place)) is None:
             place.unlink()
         else:
@@ -40,7 +40,7 @@ def forget(place: Path) -> None:
 
 
 def _begun(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket | None:
-    """Begins to serve a place, unless somebody else was quicker; returns a connection, None to be tried again."""
+    """Starts a server at a place, unless another process was quicker; returns a connection, None to try again."""
     own = place.with_name(f"{place.name}-{uuid.uuid4().hex[:8]}")
     with ExitStack() as stack, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         listening.bind(_short(own, stack))
@@ -51,21 +51,21 @@ def _begun(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket
             place.hardlink_to(own)
         except FileExistsError:
             if (found := _connection(place)) is None:
-                place.unlink(missing_ok=True)  # whoever served it is dead
+                place.unlink(missing_ok=True)  # its server is dead
             return found
         try:
             begin(listening)
         except BaseException:
             place.unlink()
             raise
-        return _connection(place)  # while this process listens, too, there is one, whatever became of the other
+        return _connection(place)  # succeeds while this process listens, too, whatever became of the server
 
 
 def _connection(place: Path) -> socket.socket | None:
-    """Returns a connection to who listens at a place, None where nobody does.
+    """Returns a connection to the server at a place; None if none listens.
 
     Raises:
-        PermissionError: it is another user.
+        PermissionError: the server belongs to another user.
     """
     with ExitStack() as stack:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -73,7 +73,7 @@ def _connection(place: Path) -> socket.socket | None:
             connection.connect(_short(place, stack))
             _, user, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
             if user != os.getuid():
-                raise PermissionError(f"user {user} listens at {place}")
+                raise PermissionError(f"the server at {place} belongs to another user (uid {user})")
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
             return None
@@ -84,7 +84,7 @@ def _connection(place: Path) -> socket.socket | None:
 
 
 def _short(place: Path, stack: ExitStack) -> str:
-    """Returns a name for a place that fits into a socket's address, for as long as the stack is open."""
+    """Returns a path that fits into a socket's address (107 bytes), valid while the stack is open."""
     folder = os.open(place.parent, os.O_PATH)
     stack.callback(os.close, folder)
     return f"/proc/self/fd/{folder}/{place.name}"

@@ -1,6 +1,6 @@
-"""What a node of TensorFlowOnSpark's cluster calls in place of that package's reservation client.
+"""Replaces TensorFlowOnSpark's reservation client on the nodes of its clusters.
 
-The package's own sends pickles to whoever listens; this one calls the run's control server.
+The package's own client sends pickles without authentication; this one calls the run's control server.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _LOOK_S = 1.0
 
 
 class ReservationClient:
-    """Has the methods of `tensorflowonspark.reservation.Client` that its nodes call, and takes and gives its dicts."""
+    """The methods of `tensorflowonspark.reservation.Client` that its nodes call, with its dicts."""
 
     def __init__(self, server_addr: ControlAccess) -> None:
-        """Takes what the package has carried from its server to here."""
+        """Takes the access that the package has carried here as its server's address."""
         self._client = ControlClient(server_addr)
 
     def register(self, reservation: dict[str, Any]) -> str:
-        """Presents this node.
+        """Registers this node.
 
         Raises:
             ControlError: the driver is gone, or has no such node.
@@ -34,11 +34,11 @@ class ReservationClient:
         return "OK"
 
     def get_reservations(self) -> list[dict[str, Any]]:
-        """Returns the nodes that have come. Raises what `register` does."""
+        """Returns the nodes registered so far; raises what `register` does."""
         return [reservation_of(node) for node in self._ask(ReserveRequest()).nodes]
 
     def await_reservations(self) -> list[dict[str, Any]]:
-        """Waits for all nodes and returns them. Raises what `register` does."""
+        """Waits for all nodes, and returns them; raises what `register` does."""
         while not (found := self._ask(ReserveRequest())).is_whole:
             time.sleep(_LOOK_S)
         return [reservation_of(node) for node in found.nodes]

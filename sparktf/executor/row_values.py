@@ -1,8 +1,8 @@
-"""Values of one column of an RDD's rows -> an Arrow array, each held to the declared type by itself.
+"""Converts the values of one column of an RDD's rows into an Arrow array, checking each against the declared type.
 
-A value is taken or refused whatever else comes with it: rows are converted a few at a time, and where one chunk ends is
-chance. So no type is guessed from values (`pyarrow.infer_type` also takes a number among times for a time, and ends the
-process over a NumPy time beside a number); the types of a column's values are looked up in `_TIMES` instead.
+A value is accepted or refused whatever values are converted with it, since the chunks of rows are arbitrary. So no type
+is inferred (`pyarrow.infer_type` also takes a number among times for a time, and ends the process over a NumPy time
+beside a number); the types of a column's values are looked up in `_TIMES` instead.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 UNFIT = (pa.ArrowException, TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError)
-"""What converting raises over rows and values that do not fit."""
+"""Errors of converting rows and values that do not fit."""
 
 _CODES = {pa.int8(): "b", pa.int16(): "h", pa.int32(): "i", pa.int64(): "q"}
-"""Arrow's integers as Python's `array` names them."""
+"""Arrow's integer types -> type codes of Python's `array`."""
 
-# (test of an Arrow type, types of its values): Arrow would take numbers for times, too.
+# (test of an Arrow type, types of its values): Arrow would accept numbers as times, too.
 _TIMES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...] = (
     (pt.is_date, (datetime.date,)),
     (lambda kind: pt.is_timestamp(kind) and kind.tz is not None, (datetime.datetime,)),
@@ -36,9 +36,9 @@ _TIMES: tuple[tuple[Callable[[pa.DataType], bool], tuple[type, ...]], ...] = (
     (pt.is_duration, (datetime.timedelta, np.timedelta64)),
 )
 _NO_TIME = "NaTType"
-"""The type of pandas' missing time, which is a datetime and has no date."""
+"""The type of pandas' NaT, which is a datetime and has no date."""
 
-# Of these, Arrow holds each value to the type by itself, also in lists.
+# Arrow itself checks each value of these types, also within lists.
 _CHECKED_BY_ARROW = (
     pt.is_boolean,
     pt.is_floating,
@@ -51,10 +51,10 @@ _CHECKED_BY_ARROW = (
 
 
 def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Returns the values of a column; stricter than Arrow, which cuts 1.5 off to be an int.
+    """Converts the values of a column; stricter than Arrow, which truncates 1.5 to an int.
 
     Raises:
-        One of `UNFIT`: a value is not of the type.
+        One of `UNFIT`: a value does not have the type.
     """
     if pt.is_struct(kind):
         return _structs(values, kind)
@@ -102,7 +102,7 @@ def _types(values: Iterable[Any]) -> set[type]:
 
 
 def _integers(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Returns a column of integers, some of which may be null, bools, or floats that are whole."""
+    """Returns a column of integers; values may also be null, bools, or whole floats."""
     plain = _plain_integers(values, kind)
     if plain is not None:
         return plain
@@ -112,9 +112,9 @@ def _integers(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _plain_integers(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
-    """Returns a column of integers or of lists of them; None where there are nulls, or values of other types.
+    """Returns a column of integers or lists of them; None if there are nulls or other types.
 
-    Half of Arrow's time, which would also cut 1.5 off.
+    It takes half the time of Arrow, which would also truncate 1.5.
     """
     code = _CODES.get(kind.value_type if pt.is_list(kind) else kind)
     if code is None:
@@ -136,7 +136,7 @@ def _whole(value: Any) -> int | None:
     """Returns a number as an int; also True, which is 1 in Python.
 
     Raises:
-        TypeError, ValueError, OverflowError: it is no number, or not a whole one.
+        TypeError, ValueError, OverflowError: it is not a whole number.
     """
     if value is None:
         return None
@@ -146,17 +146,17 @@ def _whole(value: Any) -> int | None:
         return operator.index(value)
     whole = int(value)
     if whole != value:
-        raise ValueError(f"{value} is no whole number")
+        raise ValueError(f"{value} is not a whole number")
     return whole
 
 
 def _is_number(found: type) -> bool:
-    """Whether a NumPy integer is a number: intervals are signed integers too."""
+    """Whether a NumPy integer is a number: timedelta64 is a signed integer, too."""
     return not issubclass(found, np.timedelta64)
 
 
 def _times(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Returns a column of dates, times, points in time or intervals."""
+    """Returns a column of dates, times, timestamps or durations."""
     accepted = next((accepted for test, accepted in _TIMES if test(kind)), ())
     for found in _types(values):
         if not issubclass(found, accepted) or found.__name__ == _NO_TIME:
@@ -167,15 +167,15 @@ def _times(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _with_zone(value: datetime.datetime | None) -> datetime.datetime | None:
-    """Returns a point in time. One without a time zone is local time, as in Spark; Arrow takes it for UTC."""
+    """Returns a datetime with a time zone. One without is local time, as in Spark; Arrow would take it for UTC."""
     return value.astimezone() if value is not None and value.tzinfo is None else value
 
 
 def _lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Returns a column of lists, tuples or arrays, of which each may be None."""
+    """Returns a column of lists, tuples, arrays, or None."""
     found = _types(values)
     if any(issubclass(each, (str, bytes, bytearray, memoryview, Mapping)) for each in found):
-        raise TypeError("a text is no list of letters, nor a dict one of its keys")
+        raise TypeError("a string, bytes or a dict is not a list")
     of = kind.value_type
     if any(test(of) for test in _CHECKED_BY_ARROW):
         return pa.array(values, kind)
@@ -194,7 +194,7 @@ def _is_plain(value: np.ndarray[Any, Any]) -> bool:
 
 
 def _flat(values: Sequence[Any]) -> tuple[list[Any], pa.Array]:
-    """Returns the items of all lists, and where each list begins, null for one that is None; last their end."""
+    """Returns the items of all lists, and the lists' offsets, null for None."""
     lengths = [0 if value is None else len(value) for value in values]
     items = list(itertools.chain.from_iterable(value for value in values if value is not None))
     starts = list(itertools.accumulate(lengths, initial=0))
@@ -203,7 +203,7 @@ def _flat(values: Sequence[Any]) -> tuple[list[Any], pa.Array]:
 
 
 def _maps(values: Sequence[Any], kind: pa.MapType) -> pa.Array:
-    """Returns a column of dicts, or of lists of pairs, of which each may be None."""
+    """Returns a column of dicts, lists of pairs, or None."""
     pairs = [list(value.items()) if isinstance(value, Mapping) else value for value in values]
     items, offsets = _flat(pairs)
     if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 and pair[0] is not None for pair in items):
@@ -213,7 +213,7 @@ def _maps(values: Sequence[Any], kind: pa.MapType) -> pa.Array:
 
 
 def _structs(values: Sequence[Any], kind: pa.StructType) -> pa.Array:
-    """Returns a column of dicts, Rows or tuples, of which each may be None. Arrow reads the fields of Rows by place."""
+    """Returns a column of dicts, Rows, tuples, or None. Arrow alone would read the fields of Rows by position."""
     fields = list(kind)
     names = [field.name for field in fields]
     there = [value for value in values if value is not None]

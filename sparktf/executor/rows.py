@@ -14,22 +14,22 @@ from sparktf.errors import BadValueError
 from sparktf.executor.row_values import UNFIT, field_columns, to_array
 
 _CHUNK_ROWS = 256
-"""Rows that are Python objects at a time. Python's garbage collector walks through all that live, again and again: 4096
-rows of 17 values took five times as long to convert as 16 times 256."""
+"""Rows converted at a time. Python's garbage collector scans all live objects again and again: 4096 rows of 17 values
+took five times as long as 16 times 256."""
 _BATCH_BYTES = 1 << 20
 _BATCH_ROWS = 1 << 14
 
 
 def to_batches(rows: Iterable[Any], schema: pa.Schema, names: Sequence[str], split: int) -> Iterator[pa.RecordBatch]:
-    """Returns the rows in record batches.
+    """Yields the rows in record batches.
 
     Args:
         schema: The fields to take.
-        names: All fields of the declared schema, by which tuples are read.
+        names: All fields of the declared schema, in the order of tuples.
         split: Partition of the RDD, for messages.
 
     Raises:
-        BadValueError: a value is not of its declared type; the message names partition, row and column.
+        BadValueError: a value does not have its declared type; the message names partition, row and column.
     """
     chunks: list[pa.RecordBatch] = []
     n = nbytes = 0
@@ -44,7 +44,7 @@ def to_batches(rows: Iterable[Any], schema: pa.Schema, names: Sequence[str], spl
 
 
 def to_tuples(rows: Iterable[Any], schema: pa.Schema, split: int) -> Iterator[tuple[Any, ...]]:
-    """Returns the rows as Spark takes them: tuples with the fields in the order of the schema, of its very types.
+    """Yields the rows as Spark takes them: tuples in the order of the schema, of exactly its types.
 
     Raises:
         BadValueError: see `to_batches`.
@@ -54,7 +54,7 @@ def to_tuples(rows: Iterable[Any], schema: pa.Schema, split: int) -> Iterator[tu
 
 
 def _chunks(rows: Iterable[Any], schema: pa.Schema, names: Sequence[str], split: int) -> Iterator[pa.RecordBatch]:
-    """Returns the rows a few at a time; see `to_batches`."""
+    """Yields the rows a few at a time; see `to_batches`."""
     iterator, first_row = iter(rows), 0
     while chunk := list(itertools.islice(iterator, _CHUNK_ROWS)):
         try:
@@ -69,7 +69,7 @@ def _chunks(rows: Iterable[Any], schema: pa.Schema, names: Sequence[str], split:
 def _refused(
     batch: Sequence[Any], first_row: int, schema: pa.Schema, names: Sequence[str], split: int
 ) -> BadValueError:
-    """Returns the error for the first row that does not fit; looked for row by row only here."""
+    """Finds the first row that does not fit; only here rows are examined one by one."""
     seen: list[list[Any]] = [[] for _ in schema]
     for i, row in enumerate(batch):
         where = f"partition {split} of the RDD, row {first_row + i}"
@@ -77,7 +77,7 @@ def _refused(
         if reason:
             return BadValueError(f"{where}: {reason}")
         try:
-            # The first one fits, or we would not be here: with it, a row of another kind shows.
+            # The first row fits, or it would be reported already: beside it, a row of another kind fails.
             columns = field_columns([batch[0], row], schema.names, names)
         except UNFIT:
             return BadValueError(f"{where}: a {type(row).__name__}, where others are {type(batch[0]).__name__}")
@@ -90,23 +90,23 @@ def _refused(
 
 
 def _shape_reason(row: Any, wanted: Sequence[str], names: Sequence[str]) -> str:
-    """Returns what is wrong with a row as such; "" for nothing."""
+    """Returns the error of a row as a whole; "" for none."""
     kind = type(row).__name__
     if isinstance(row, dict):
         return ""
     if not isinstance(row, (tuple, list)):
-        return f"a row of type {kind}, not dict, Row or tuple"
+        return f"the row is of type {kind}, not a dict, Row or tuple"
     fields = getattr(row, "__fields__", names)
     missing = [name for name in wanted if name not in fields]
     if missing:
-        return f"a {kind} without a field {missing[0]!r}"
+        return f"the {kind} has no field {missing[0]!r}"
     if len(row) != len(fields):
-        return f"a {kind} of {len(row)} values for {len(fields)} fields"
+        return f"the {kind} has {len(row)} values for {len(fields)} fields"
     return ""
 
 
 def _value_reason(name: str, value: Any, kind: pa.DataType) -> str:
-    """Returns what is wrong with a value; "" for nothing. Within structs, it names the field by dots."""
+    """Returns the error of a value; "" for none. A field of a struct is named with dots."""
     try:
         to_array([value], kind)
     except UNFIT:
@@ -127,9 +127,9 @@ def _value_reason(name: str, value: Any, kind: pa.DataType) -> str:
 
 
 def _mixed_reason(name: str, values: Sequence[Any], kind: pa.DataType) -> str:
-    """Returns why the last value does not go with those before, if each fits by itself; "" if it does.
+    """Returns why the last value does not fit together with the others, although each fits by itself; "" if it does.
 
-    So it is with structs, of which some name their fields and others have them by place.
+    That happens with structs, some of which have named fields, and others fields by position.
     """
     try:
         to_array(values, kind)
@@ -140,7 +140,7 @@ def _mixed_reason(name: str, values: Sequence[Any], kind: pa.DataType) -> str:
     there = [value for value in values if value is not None]
     mixed = f"column {name!r}: a {type(there[-1]).__name__}, where others are {type(there[0]).__name__}"
     if not pt.is_struct(kind):
-        return f"column {name!r}: {_shown(there[-1])} is of another kind than others are"
+        return f"column {name!r}: {_shown(there[-1])} is of another kind than other values"
     fields = [field.name for field in kind]
     try:
         columns = field_columns(there, fields, fields)

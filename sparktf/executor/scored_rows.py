@@ -1,4 +1,4 @@
-"""Predictions for the rows of a DataFrame, within a Spark task: columns become tensors as they did in training."""
+"""Predictions for the rows of a DataFrame within a Spark task: columns become tensors as in training."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from sparktf.wire.scored_model import CODES, VALUES, ScoredModel
 
 ROW_SPLITS = "_row_splits"
 _UNDER_WAY = 2
-"""So many batches are with the scorer at a time: while it computes one, the next is made."""
+"""Batches with the scorer at a time: while it computes one, the next is prepared."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringSettings:
-    """What the driver puts into the task's closure.
+    """The scoring part of the task's closure.
 
     Attributes:
-        names: Of the columns that the task gets, in their order.
-        kept: Which of them go on.
-        outputs: Which of the model's go behind them.
-        batch_rows: The model is called with so many rows at most.
-        max_bad_rows: So many rows of a partition may fail a check: their predictions are null.
+        names: Names of the task's columns, in order.
+        kept: Positions of columns to keep.
+        outputs: Outputs of the model, which come after these.
+        batch_rows: The most rows of a call of the model.
+        max_bad_rows: The most rows of a partition that may fail a check: their predictions are null.
     """
 
     model: ScoredModel
@@ -50,13 +50,7 @@ class ScoringSettings:
 
 
 class _Sent(NamedTuple):
-    """Rows that the scorer has.
-
-    Attributes:
-        kept: The columns that go on.
-        calls: How often the model is called for them.
-        bad: bool [rows], which fail a check.
-    """
+    """Rows with the scorer: columns to keep, calls of the model, and bool [rows] of those that fail a check."""
 
     kept: list[pa.Array]
     calls: int
@@ -67,9 +61,9 @@ def scored(batches: Iterable[pa.RecordBatch], settings: ScoringSettings) -> Iter
     """The function of Spark's `mapInArrow`.
 
     Raises:
-        BadValueError: a value cannot be what it was in training; the message names partition, row and column.
+        BadValueError: a value cannot become a tensor as in training; the message names partition, row and column.
         ModelContractError: the model cannot be loaded, or fails.
-        NodeLostError: the process that scores has ended, or hangs; Spark tries the task again.
+        NodeLostError: the scoring process has ended, or hangs; Spark tries the task again.
     """
     scorer: Scorer | None = None
     under_way: deque[_Sent] = deque()
@@ -90,7 +84,7 @@ def scored(batches: Iterable[pa.RecordBatch], settings: ScoringSettings) -> Iter
 
 
 class _Rows:
-    """The rows of a partition, as the model takes them."""
+    """Turns the rows of a partition into tensors for the model."""
 
     def __init__(self, settings: ScoringSettings) -> None:
         context = TaskContext.get()
@@ -100,10 +94,10 @@ class _Rows:
         self._first_row = self._bad = 0
 
     def columns(self, batch: pa.RecordBatch) -> tuple[Columns, Array]:
-        """Returns the next rows, and which of them fail a check; in the place of these there are others.
+        """Returns the next rows, and which of them fail a check; good rows are in their place.
 
         Raises:
-            BadValueError: there are more of these than may be.
+            BadValueError: more rows than `max_bad_rows` fail.
         """
         n, first = batch.num_rows, self._first_row
         self._first_row += n
@@ -123,7 +117,7 @@ class _Rows:
         try:
             columns = assemble(self._features, [group], tensors, aside)
         except KeyError as error:
-            raise ColumnError(f"{self._origin}: there is no column {error.args[0]!r}") from error
+            raise ColumnError(f"{self._origin} has no column {error.args[0]!r}") from error
         if aside is None:
             return columns, np.zeros(n, np.bool_)
         self._bad += int(aside.bad.sum())
@@ -133,7 +127,7 @@ class _Rows:
 
 
 def of_good_rows(columns: Columns, bad: Array) -> Columns:
-    """Returns as many rows, with a good one in the place of each bad one: no model need take what stands there."""
+    """Puts a good row in the place of each bad one, since the model may not accept the values there."""
     if not bad.any() or bad.all():
         return columns
     return take_rows(columns, np.where(bad, np.flatnonzero(~bad)[0], np.arange(len(bad))), {})
@@ -156,7 +150,7 @@ def _send(scorer: Scorer, batch: pa.RecordBatch, rows: _Rows, settings: ScoringS
 
 
 def _arrays(feature: Feature, columns: Columns) -> dict[str, Array]:
-    """Returns the arrays that an input of the signature is made of."""
+    """Returns the arrays of which an input of the signature is made."""
     name, column = feature.name, columns[feature.key]
     found: dict[str, Array] = {}
     if isinstance(column, Ragged):
@@ -177,7 +171,7 @@ def _received(scorer: Scorer, sent: _Sent, settings: ScoringSettings) -> pa.Reco
 
 
 def is_single(output: ModelOutput) -> bool:
-    """Whether each row has a single value, not a list: also where Keras says [batch, 1]."""
+    """Whether each row has a single value, not a list; also for Keras's shape [batch, 1]."""
     return output.shape in ((), (1,))
 
 
@@ -190,7 +184,7 @@ def scored_column(parts: Sequence[Array], output: ModelOutput, bad: Array) -> pa
 
 def as_arrow(array: Array, output: ModelOutput) -> pa.Array:
     """Returns values [rows, ...] as a column of values, or of lists of lists."""
-    values = pa.array(array.reshape(-1)).cast(arrow_type(output.dtype))
+    values = pa.array(array.reshape(-1)).cast(output_arrow_type(output.dtype))
     if is_single(output):
         return values
     for axis in reversed(range(1, array.ndim)):
@@ -217,6 +211,6 @@ _ARROW = {
 }
 
 
-def arrow_type(dtype: str) -> pa.DataType | None:
+def output_arrow_type(dtype: str) -> pa.DataType | None:
     """Returns the type of a column of TensorFlow's values; None where there is none."""
     return _ARROW.get(dtype)

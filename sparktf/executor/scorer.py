@@ -1,6 +1,6 @@
-"""The process that scores for an executor, as its tasks see it: the first starts it, the others find its socket.
+"""The client of an executor's scoring process: the first task starts it, the others find its socket.
 
-A worker of Spark's is forked and used again, and must not hold TensorFlow; and a model is loaded once an executor.
+Spark's Python workers are forked and reused, and must not hold TensorFlow; and an executor loads a model only once.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from sparktf.wire.scored_model import BEAT, ScoredModel, error_of, settings_arra
 _MODULE = "sparktf.trainer.scoring"
 _LOG_NBYTES = 4096
 _OWED = 4
-"""So many answers may wait in the socket: with more, both sides would end up waiting for the other one to read."""
+"""The most answers that may wait in the socket: with more, both sides might wait for the other one to read."""
 
 
 class Scorer:
-    """A connection to the process, through which one task has rows scored."""
+    """One task's connection to the scoring process."""
 
     def __init__(self, model: ScoredModel) -> None:
-        """Finds the process, or starts it, and waits until it has the model.
+        """Finds the process, or starts it, and waits until it has loaded the model.
 
         Raises:
             ModelContractError: the model cannot be loaded.
-            NodeLostError: the process has ended, or hangs, and is ended.
+            NodeLostError: the process has ended, or hangs and was killed.
             StorageError: the model cannot be read.
             OSError: it cannot be started.
         """
@@ -57,9 +57,9 @@ class Scorer:
             pass
 
     def _meets(self, model: ScoredModel, name: str, executor: str) -> bool:
-        """Returns whether there is a process that has the model, False where the one that was found was dying.
+        """Returns whether a process has the model; False if the one that was found was dying.
 
-        A socket can be connected to until the last thread of a killed process is gone. Who is well says so at once.
+        A socket accepts connections until the last thread of a killed process is gone; a healthy one answers at once.
         """
         self._has_ended = False
         self._socket = meet(self._place, lambda listening: self._start(listening, name, executor))
@@ -85,11 +85,11 @@ class Scorer:
             )
 
     def send(self, arrays: Mapping[str, Array]) -> None:
-        """Has rows scored; `receive` returns the outputs, in the order in which rows were sent.
+        """Sends rows; `receive` returns the outputs in the order in which rows were sent.
 
         Raises:
-            ModelContractError: the model fails on rows that were sent before.
-            NodeLostError: the process has ended, or hangs, and is ended.
+            ModelContractError: the model failed on earlier rows.
+            NodeLostError: the process has ended, or hangs and was killed.
         """
         if self._owed == _OWED:
             self._answers.append(self._answer())
@@ -101,8 +101,8 @@ class Scorer:
         """Returns the outputs for rows that were sent: [rows, ...] each.
 
         Raises:
-            ModelContractError: the model fails.
-            NodeLostError: the process has ended, or hangs, and is ended.
+            ModelContractError: the model failed.
+            NodeLostError: the process has ended, or hangs and was killed.
         """
         if self._answers:
             return self._answers.popleft()
@@ -110,7 +110,7 @@ class Scorer:
         return self._answer()
 
     def close(self) -> None:
-        """Leaves the process, which ends a while after the last task has left it."""
+        """Disconnects; the process ends a while after its last task."""
         self._socket.close()
 
     def _ask(self, verb: str, arrays: Mapping[str, Array]) -> None:
@@ -135,7 +135,7 @@ class Scorer:
         return arrays
 
     def _heard(self) -> tuple[str, dict[str, Array]] | None:
-        """Returns what it says next, None where it says nothing for a moment."""
+        """Returns the next message; None if none comes for a moment."""
         try:
             self._socket.settimeout(KNOBS.scorer_look_s)
             return hear(self._socket)
@@ -145,13 +145,13 @@ class Scorer:
             raise self._ended() from error
 
     def _end(self) -> None:
-        """Ends the process, also one that is stopped, so that the next try has another."""
-        if not self._process:  # it has never said which it is
+        """Kills the process, even a stopped one, so that the next try starts another."""
+        if not self._process:  # it has never told its pid
             self._place.unlink(missing_ok=True)
             return
-        with suppress(ProcessLookupError):  # it has not closed the socket, so that no other has its number
+        with suppress(ProcessLookupError):  # its socket is open, so its pid is not reused
             os.kill(self._process, signal.SIGKILL)
-        with suppress(EOFError, OSError):  # the next try must not find it while it ends
+        with suppress(EOFError, OSError):  # wait for its end: the next try must not find it
             while True:
                 hear(self._socket)
 
@@ -163,24 +163,24 @@ class Scorer:
         said = ""
         if self._log.exists():
             said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip()
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it has said nothing")
-        return NodeLostError(f"the process that scores for this executor {why}; the last that it said: {last}")
+        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "(nothing)")
+        return NodeLostError(f"the scoring process of this executor {why}; the last line of its log: {last}")
 
 
 def hangs(silent_s: float, waited_s: float) -> str | None:
-    """Returns what is wrong with a process that scores, if anything is.
+    """Returns why a scoring process hangs; None if it does not.
 
     Args:
-        silent_s: So long it has not said that it lives.
-        waited_s: So long an answer is waited for.
+        silent_s: Seconds since its last sign of life.
+        waited_s: Seconds of waiting for an answer.
     """
     if silent_s > KNOBS.scorer_silent_s:
-        return f"was silent for {silent_s:.0f} s, and is ended"
+        return f"was silent for {silent_s:.0f} s and was killed"
     if waited_s > KNOBS.scorer_answer_s:
-        return f"gave no answer for {waited_s:.0f} s, and is ended"
+        return f"gave no answer for {waited_s:.0f} s and was killed"
     return None
 
 
 def _key(model: ScoredModel) -> str:
-    """Returns a name for what a process serves: one signature of a model."""
+    """Returns a key of one signature of a model."""
     return hashlib.sha256(repr((model.key, model.signature, model.tags)).encode()).hexdigest()[:16]

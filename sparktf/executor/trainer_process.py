@@ -1,4 +1,4 @@
-"""A trainer as its agent sees it: a child process with a log file."""
+"""A trainer's process, as its agent starts and watches it, with its log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparktf.wire.security import ControlAccess
 from sparktf.wire.trainer_spec import TrainerSpec
 
 CODE = "sparktf-code-"
-"""How the names of folders begin that hold the user's code, as the driver has sent it."""
+"""Prefix of folders with the user's code that the driver has sent."""
 
 _TAIL_LINES = 40
 _TAIL_BYTES = 16_384
@@ -37,7 +37,7 @@ class TrainerProcess:
 
         Args:
             base: Folder for the process's work folder and log.
-            nursery: Forks it. One that cannot is said so in the log, and the process starts from nothing.
+            nursery: Forks the process; if it cannot, the log says so, and the process is spawned.
         """
         self.spec = spec
         name = trainer_name(**spec.sender)
@@ -52,13 +52,13 @@ class TrainerProcess:
         self._say(bootstrap.model_dump_json())
 
     def _fork(self, nursery: Nursery | None, log: IO[bytes]) -> ForkedProcess | None:
-        """Has the nursery start the process, if there is one and it can."""
+        """Forks the process by the nursery, if possible."""
         if nursery is None:
             return None
         try:
             return nursery.fork(trainer_environment(self._work), log)
         except OSError as e:
-            said = f"sparktf: this trainer starts from nothing, since the nursery cannot fork it: {e}\n"
+            said = f"sparktf: the nursery cannot fork this trainer, which therefore starts slowly: {e}\n"
             print(said, end="", file=sys.stderr)
             log.write(said.encode())
             log.flush()
@@ -78,7 +78,7 @@ class TrainerProcess:
         return self._process.pid
 
     def exit_code(self) -> int | None:
-        """Returns the exit code, None while it runs."""
+        """Returns the exit code; None while it runs."""
         return self._process.poll()
 
     def ask_to_stop(self, now_s: float) -> None:
@@ -86,20 +86,20 @@ class TrainerProcess:
         if self._stop_asked_s is None:
             self._stop_asked_s = now_s
             self._process.terminate()
-            self._process.send_signal(signal.SIGCONT)  # a frozen one obeys only when it thaws
+            self._process.send_signal(signal.SIGCONT)  # a stopped process handles SIGTERM only when continued
         elif now_s - self._stop_asked_s > self.spec.timeouts.stop:
             self._process.kill()
 
     def kill(self) -> None:
         """Ends the process at once and waits for it."""
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGCONT)  # a frozen one dies of SIGKILL too, but its folder goes only then
+            self._process.send_signal(signal.SIGCONT)  # lets a stopped process remove its folder
             self._process.kill()
         self._process.wait()
         self._clean()
 
     def collect(self, agent: str) -> TrainerExited:
-        """Returns what is to be said of the ended process; its log goes to the run directory."""
+        """Returns the report of the ended process, and copies its log to the run directory."""
         code = self._process.wait()
         tail = _tail(self._log)
         where = self._log_target
@@ -123,25 +123,25 @@ class TrainerProcess:
             return
         try:
             pipe.write(line.encode() + b"\n")
-            pipe.flush()  # and stays open: its end tells the trainer that the agent is gone
+            pipe.flush()  # keep it open: its end tells the trainer that the agent is gone
         except BrokenPipeError:
-            return  # it died at once; its exit code says so
+            return  # it died at once, as its exit code tells
 
     def _clean(self) -> None:
         if self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # there is left in it what the trainer has died before it read
+            with suppress(BrokenPipeError):  # the trainer died before it read all
                 self._process.stdin.close()
         shutil.rmtree(self._work, ignore_errors=True)
         self._log.unlink(missing_ok=True)
 
 
 def trainer_environment(work: Path) -> dict[str, str]:
-    """Returns the child's environment: this task's `sys.path`, so that `--py-files` and `--archives` work there too.
+    """Returns the child's environment, with this task's `sys.path`, so that `--py-files` and `--archives` work there.
 
     Temporary files go to the work folder: TensorFlow deletes its own only in an orderly exit, which no trainer makes.
     """
-    # Each of the C library's arenas keeps what it once had. Rows that Spark feeds pass through threads that come and
-    # go: with the default, eight arenas for each core, a trainer's memory went up by half while 50 M rows passed.
+    # Each arena of glibc keeps the memory that it once had. Fed rows pass through threads that come and go: with the
+    # default of eight arenas for each core, a trainer's memory grew by half while 50 M rows passed.
     arenas = min(max(len(os.sched_getaffinity(0)) // 2, 1), _MAX_ARENAS)
     return {
         "MALLOC_ARENA_MAX": str(arenas),
@@ -153,7 +153,7 @@ def trainer_environment(work: Path) -> dict[str, str]:
 
 
 def python_path() -> str:
-    """Returns this task's `sys.path` for a child, the user's code first: Spark puts the working folder before it."""
+    """Returns this task's `sys.path` for a child, the user's code first, before Spark's working folder."""
     places = [place for place in sys.path if place]
     return os.pathsep.join(sorted(places, key=lambda place: not Path(place).name.startswith(CODE)))
 

@@ -1,4 +1,4 @@
-"""A partition of a DataFrame as a TFRecord file, within a Spark task."""
+"""Writes a partition of a DataFrame as a TFRecord file, within a Spark task."""
 
 from __future__ import annotations
 
@@ -20,17 +20,12 @@ from sparktf.hadoop import HadoopConf
 from sparktf.storage.file_systems import FileSystems
 
 WRITTEN = "path string, rows bigint"
-"""What a task returns to Spark of the file that it has written."""
+"""Schema of a task's answer to Spark about its file."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """What the driver puts into the task's closure.
-
-    Attributes:
-        folder: Where the files go.
-        names: Of the columns, in their order.
-    """
+    """The writer's part of the task's closure: folder of the files, and names of the columns in order."""
 
     folder: str
     names: tuple[str, ...]
@@ -39,16 +34,16 @@ class WriterSettings:
 
 
 def write_records(batches: Iterable[pa.RecordBatch], settings: WriterSettings) -> Iterator[pa.RecordBatch]:
-    """The function of Spark's `mapInArrow`. A partition without rows has no file.
+    """The function of Spark's `mapInArrow`. A partition without rows gets no file.
 
     Raises:
-        BadValueError: a value that no feature can hold.
+        BadValueError: no feature can hold a value.
         StorageError: the storage failed.
     """
     context = TaskContext.get()
     if context is None:
-        raise LifecycleError("records are written in a Spark task")
-    # A name for each attempt: of one that was cut off, or ran beside another, the driver deletes the file.
+        raise LifecycleError("records were to be written outside of a Spark task")
+    # A name for each attempt of a task: the driver deletes the files of failed and speculative ones.
     attempt = context.taskAttemptId()
     name = f"part-{context.partitionId():05d}-{attempt}.tfrecord{'.gz' if settings.compresses else ''}"
     rows = 0

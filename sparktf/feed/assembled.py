@@ -1,4 +1,4 @@
-"""A part of a shuffle block once it is read: rows in memory, and the order in which they are handed out."""
+"""A part of a shuffle block in memory: its rows, and the order in which they are handed out."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Block:
 
     Attributes:
         columns: The rows as they were read.
-        order: int64 [rows], which of them to train one after the other; None for all `rows` from `start` on.
-        handed: Which rows of the epoch sequence it hands out.
-        bad: What is known of the others.
+        order: int64 [rows], the order of training; None for all rows from `start` on.
+        handed: The rows of the epoch sequence that are handed out.
+        bad: The rows that are not.
     """
 
     columns: Columns
@@ -44,7 +44,7 @@ class Block:
         return replace(self, order=order[places], handed=handed, bad=aside.among(order))
 
     def slab(self, start: int, rows: int, memory: SpareMemory) -> Columns:
-        """Returns up to `rows` rows of the part from `start` on; where nothing is permuted, all that are left."""
+        """Returns up to `rows` rows of the part from `start` on; all that are left if nothing is permuted."""
         if self.order is None:
             return slice_rows(self.columns, self.start + start, self.start + self.rows)
         order = self.order[start : start + rows]

@@ -1,4 +1,4 @@
-"""Parts of shuffle blocks, which a node reads and trains one after the other; and where a planned share has them."""
+"""Parts of shuffle blocks, which a node reads and trains in sequence, and their reading from files."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class BlockPart(NamedTuple):
     """Some rows of a shuffle block.
 
     Attributes:
-        rows: How many.
-        first_row: Where they start in the epoch sequence.
-        start: Where they start in what `read` returns, after its permutation.
-        draw: Returns the generator of the block's permutation; None where rows stay as they lie.
-        read: Returns the rows; all of the block, where they are permuted.
-        nbytes: Bytes that are read, of which `local_nbytes` lie on this host.
+        rows: Number of rows.
+        first_row: Their start in the epoch sequence.
+        start: Their start in the result of `read`, after its permutation.
+        draw: Returns the generator of the block's permutation; None for rows in the order of the file.
+        read: Returns the rows; the whole block if it is permuted.
+        nbytes: Bytes to read, of which `local_nbytes` lie on this host.
     """
 
     rows: int
@@ -43,9 +43,9 @@ class Parts(Protocol):
     """A node's share of one stream in one epoch.
 
     Attributes:
-        rows: Rows of the whole share; None while nobody knows.
-        max_ahead: Parts that may be read ahead, however small they are; None for as many as memory allows.
-        ahead_rows: The next part is asked for only while fewer rows wait to be handed out; None for no such limit.
+        rows: Rows of the whole share; None while unknown.
+        max_ahead: Parts that may be read ahead; None for as many as memory allows.
+        ahead_rows: Ask for the next part only while fewer rows wait to be handed out; None for no such limit.
     """
 
     @property
@@ -58,20 +58,20 @@ class Parts(Protocol):
     def ahead_rows(self) -> int | None: ...
 
     def __iter__(self) -> Iterator[BlockPart | None]:
-        """Yields the parts; may wait for the next one. Each is read before the next is asked for.
+        """Yields the parts, waiting for them; each is read before the next is asked for.
 
-        None in place of a part: there is none for the moment, and to ask for the next one may take a while.
+        Yields None if there is no part at the moment, and the next one may take a while.
         """
 
     def stop(self) -> None:
         """Ends the iteration soon; called from any thread."""
 
     def close(self) -> None:
-        """Gives up what reading has opened; called by the reading thread when it is done."""
+        """Closes files; called by the reading thread at its end."""
 
 
 class PieceReader:
-    """Reads pieces of one stream in one epoch from files, one after the other."""
+    """Reads pieces of one stream in one epoch from files, in sequence."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class PieceReader:
 
         Args:
             sets_aside: As for `NewReader`.
-            use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
+            use_threads: Let Arrow decode columns on all its threads, which takes cores from other work.
         """
         self._spec = spec
         self._epoch = epoch
@@ -98,7 +98,7 @@ class PieceReader:
         self._groups: SplitSequence | None = None
 
     def parts(self, pieces: Sequence[Piece]) -> Iterator[BlockPart]:
-        """Yields the parts of some pieces. Each is to be read before the next one, and all before more pieces."""
+        """Yields the parts of some pieces. Read each before the next one, and all before further pieces."""
         if not pieces:
             return
         groups = self._sequence(pieces[0].splits[0])
@@ -117,7 +117,7 @@ class PieceReader:
         return self._groups
 
     def _in_order(self, groups: SplitSequence, piece: Piece) -> Iterator[BlockPart]:
-        """Yields a part for each split: the first rows come sooner, and memory is used again while it is in caches."""
+        """Yields a part for each split: the first rows come sooner, and memory is reused while it is in caches."""
         splits, start = _touched(piece)
         first_row, left = piece.first_row, piece.rows
         for split in splits:
@@ -153,7 +153,7 @@ class PieceReader:
         return generator(Draw.BLOCK_ROWS, self._spec.seed, self._epoch, block)
 
     def _splits_of(self, piece: Piece) -> Sequence[Split]:
-        """Returns the splits to read for a piece; one that is permuted may have rows of all of its block's."""
+        """Returns the splits to read for a piece; a permuted one may have rows of any split of its block."""
         return piece.splits if self._permutes else _touched(piece)[0]
 
 
@@ -193,7 +193,7 @@ class PlannedParts:
 
 
 def _touched(piece: Piece) -> tuple[list[Split], int]:
-    """Returns the splits that hold rows of an unpermuted piece, and where in them the piece starts."""
+    """Returns the splits with rows of an unpermuted piece, and its start in them."""
     ends = np.cumsum([split.rows for split in piece.splits])
     first = int(np.searchsorted(ends, piece.start, side="right"))
     last = int(np.searchsorted(ends, piece.stop, side="left"))

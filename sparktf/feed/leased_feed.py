@@ -1,7 +1,7 @@
-"""A worker's input of one epoch under parameter servers: rows handed out in takes, and what became of each.
+"""A worker's input of one epoch under parameter servers: rows are handed out in takes, and each gets a receipt.
 
-The coordinator knows of a take by its receipt alone. An execution that took rows may be broken off at any point while
-its worker lives on: then these rows are handed out again.
+The coordinator counts only receipts. An execution that took rows may break off at any point while its worker lives on:
+then these rows are handed out again.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class Take(NamedTuple):
     """Rows for one execution.
 
     Attributes:
-        number: By which they are marked when they are trained; 0 where there are none.
-        rows: How many.
-        drained: There will be none any more.
-        dry: Others have all that is left: there can be none for the moment.
+        number: Marks them as trained; 0 if there are none.
+        rows: Number of rows.
+        drained: No further rows will come.
+        dry: Other workers have all rows that are left: none can come for the moment.
     """
 
     number: int
@@ -39,20 +39,20 @@ class Take(NamedTuple):
 
 
 class Out(NamedTuple):
-    """A take that is not marked."""
+    """A take that is not marked yet."""
 
     number: int
     rows: int
 
 
 class LeasedFeed:
-    """Hands out rows, and makes a receipt of each take that is trained; thread-safe.
+    """Hands out rows, and makes a receipt of each trained take; thread-safe.
 
-    One take is out at a time: where it is not marked when the next one is asked for, it was broken off.
+    One take is out at a time: if it is not marked when the next one is asked for, it was broken off.
 
     Attributes:
-        epoch: Whose rows they are.
-        covered: Rows that there are receipts of: trained ones, and those set aside around them.
+        epoch: The epoch of the rows.
+        covered: Rows with a receipt: trained ones, and those set aside between them.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class LeasedFeed:
 
         Args:
             batch_rows: Rows of an update.
-            expect: Told, before each take, of how many rows that may have.
-            meter: Of what is read. Default: of a feed that reads files.
+            expect: Called before each take with the most rows that it may have.
+            meter: Measures the input. Default: that of a feed that reads files.
         """
         self.epoch = epoch
         self.covered = 0
@@ -83,17 +83,16 @@ class LeasedFeed:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._held: Columns = {}  # handed out, and not marked
-        self._doubtful = 0  # so many of these may be trained
+        self._doubtful = 0  # how many of these may be trained
         self._out: Out | None = None
         self._trail = Trail()
         self._meter = meter or FeedMeter(feed)
 
     def take(self, updates: int, wait_s: float) -> Take:
-        """Returns rows for so many updates at most: first those of takes that were broken off.
+        """Returns rows for at most `updates` updates: first those of broken-off takes.
 
         Args:
-            wait_s: Where there are no rows, it waits so long; at the end of the epoch, too, so that nobody asks in vain
-                all the time.
+            wait_s: Time to wait for rows; spent at the end of the epoch, too, so that nobody asks in a busy loop.
 
         Raises:
             DataError: a value or file is refused.
@@ -125,12 +124,12 @@ class LeasedFeed:
         return Take(0, empty_columns(self._spec.features), 0, drained, dry)
 
     def done(self, take: int, loss: float, rows: int | None = None) -> Trained | None:
-        """Marks a take as trained; returns what counts, None where it was handed out again since, or there is none.
+        """Marks a take as trained; returns its receipt, None if it was handed out again since, or there is none.
 
         Args:
-            take: Its number.
+            take: Number of the take.
             loss: Sum over its rows.
-            rows: So many of its rows are trained, by default all. The others are certainly not: they come again next.
+            rows: How many of its rows are trained, by default all; the others certainly are not, and come next.
         """
         with self._lock:
             if self._out is None or self._out.number != take:
@@ -142,14 +141,14 @@ class LeasedFeed:
             return self._mark(rows, replayed=doubtful, loss=loss)
 
     def close(self) -> None:
-        """Ends reading. Nothing is handed out any more."""
+        """Ends reading; hands out nothing more."""
         with self._lock:
             self._closed.set()
             self._held, self._out, self._doubtful = {}, None, 0
             self._feed.stop()
 
     def _mark(self, rows: int, *, replayed: int, loss: float) -> Trained | None:
-        """Makes a receipt of the next rows of all that were handed out, and of those set aside around them."""
+        """Makes a receipt of the next rows handed out, and of those set aside between them."""
         self._trail.extend(self._feed.handed_since(self._trail.parts))
         intervals = self._trail.follow(rows)
         if not intervals:
@@ -171,11 +170,7 @@ class LeasedFeed:
 
 
 class Trail:
-    """Turns rows, in the order in which they are handed out, into intervals of the epoch's sequence.
-
-    Attributes:
-        parts: How many it has been given.
-    """
+    """Turns rows, in the order in which they are handed out, into intervals of the epoch sequence; counts `parts`."""
 
     def __init__(self) -> None:
         self.parts = 0
@@ -183,13 +178,13 @@ class Trail:
         self._good = self._covered = 0  # of the first one
 
     def extend(self, parts: Iterable[Handed]) -> None:
-        """Adds what is handed out after all before."""
+        """Adds parts that are handed out next."""
         before = len(self._parts)
         self._parts.extend(parts)
         self.parts += len(self._parts) - before
 
     def follow(self, rows: int) -> list[Interval]:
-        """Returns what the next `rows` rows that are handed out cover; with them go those that are left out."""
+        """Returns the intervals that the next `rows` rows cover, including rows set aside between them."""
         found: list[Interval] = []
         while self._parts:
             part = self._parts[0]
@@ -207,14 +202,10 @@ class Trail:
 
 
 class FeedMeter:
-    """What a feed has read since it was looked at before."""
+    """Measures the input of a feed since the last look."""
 
     def __init__(self, feed: NodeFeed, came: Callable[[], NodeInput] | None = None) -> None:
-        """Begins now.
-
-        Args:
-            came: Returns what others have brought to it so far. Default: nobody brings it anything.
-        """
+        """Begins now; `came` returns the input that feeders have brought, if they do."""
         self._feed = feed
         self._came = came
         self._seen = NodeInput()
@@ -222,11 +213,7 @@ class FeedMeter:
         self._began_s = time.monotonic()
 
     def read(self, rows: int) -> NodeInput:
-        """Returns what was read since the last call.
-
-        Args:
-            rows: How many rows are accounted for by now.
-        """
+        """Returns the input since the last call, which has brought `rows` rows."""
         feed = self._feed
         self._rows += rows
         read = NodeInput(rows={"direct": self._rows}, nbytes=feed.nbytes, local_nbytes=feed.local_nbytes)

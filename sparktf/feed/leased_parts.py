@@ -1,4 +1,4 @@
-"""A node's share of an epoch where nobody deals it beforehand: rows are leased as it goes."""
+"""A node's parts of an epoch that is not dealt beforehand: rows are leased as training goes on."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from sparktf.knobs import KNOBS
 from sparktf.wire.leasing import BlockLease
 
 LeaseBlock = Callable[[int], BlockLease]
-"""About how many rows are wanted -> what is leased."""
+"""Approximate number of rows wanted -> the lease."""
 
 
 class LeasedParts:
     """The parts of one epoch; see `sparktf.feed.blocks.Parts`.
 
-    What waits to be handed out is as much as is handed out at once, or the block that brings more: enough for the disk
-    to be busy while rows are trained, and no more, since nobody else can train what is leased: a slow worker would be
-    the epoch's tail, and one that comes late find nothing.
-
+    As many rows are leased ahead as are handed out at once, rounded up to a block: enough to read while others are
+    trained, and no more, since nobody else can train leased rows. A slow worker would be the epoch's tail, and a late
+    one would find none.
     """
 
     rows = None
@@ -29,7 +28,7 @@ class LeasedParts:
         """Leases nothing yet.
 
         Args:
-            lease: Asks the driver, and may take its time.
+            lease: Asks the driver; may block.
             batch_rows: Rows of an update.
         """
         self.ahead_rows = batch_rows
@@ -48,11 +47,11 @@ class LeasedParts:
                 self._stopped.wait(KNOBS.staged_poll_s)
 
     def expect(self, rows: int) -> None:
-        """Reads so many rows ahead from now on: they are handed out at once. From any thread."""
+        """Reads this many rows ahead from now on; from any thread."""
         self.ahead_rows = rows
 
     def stop(self) -> None:
-        """See `Parts`; what the driver is being asked for is not waited for."""
+        """See `Parts`; does not wait for the driver's answer."""
         self._stopped.set()
 
     def close(self) -> None:

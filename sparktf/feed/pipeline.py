@@ -1,7 +1,20 @@
-"""A node's input of one stream in one epoch: shuffle blocks read ahead, permuted, and cut into batches.
+"""The input pipeline of a node, for one stream in one epoch: read ahead, shuffle, batch.
 
-One thread reads and decodes row groups, a second one checks and packs them, the caller's permutes some batches at a
-time and hands them out. None of the three holds the interpreter's lock for long.
+Theory. The epoch is a fixed sequence of rows, cut into parts of shuffle blocks. Three stages, each a thread:
+
+    read       row groups of a part -> Arrow tables            a thread of its own, ahead of need (`_run`)
+    assemble   Arrow tables -> checked, packed NumPy arrays    an executor of one thread; at most two Arrow blocks
+    hand out   permute a slab of batches, slice it             the caller's thread (`next_rows`, `take_now`)
+
+1. Order. Blocks go through in the order of `parts`, and a block's permutation depends on (seed, epoch, block) alone:
+   a position in the sequence is exact, and a resumed run, also on other nodes, continues with the very next row.
+2. Back-pressure. Reading waits while `prefetch_bytes` wait (`_wait_for_room`), or `ahead_rows` (`_wait_for_need`: what
+   is leased nobody else can train); one block may always be read, however large.
+3. Parallelism. Arrow and NumPy release the GIL in their kernels, and no row is touched in Python, so that the stages
+   overlap with each other and with TensorFlow. Slabs, not whole blocks, are permuted: they stay in the caches.
+4. Memory. Batches are views of slabs; their memory returns to `SpareMemory` when the last view dies.
+5. Errors of a stage are raised where its result is waited for. A row that fails a check is left out of the batches, and
+   still covered by the cursor, so that counts add up.
 """
 
 from __future__ import annotations
@@ -29,23 +42,18 @@ from sparktf.sequence import Interval, leading
 
 _DEFAULTS = FeedLimits()
 _SLAB_ROWS = 4096
-"""Rows permuted at a time, at least: small batches are slices of these, and both stay in the caches."""
+"""Rows permuted at a time, at least: small batches are slices of a slab, and both stay in the caches."""
 
 
 class OnBadRows(Protocol):
-    """Whoever wants to know of rows that are left out."""
+    """A callback for rows that are left out."""
 
     def __call__(self, rows: Sequence[BadRow], *, too_many: bool) -> None:
-        """Told of some; where they are too many, `next_rows` fails next."""
+        """Called with some rows; if they are too many, `next_rows` fails next."""
 
 
 class ReadAhead(NamedTuple):
-    """A block that is read and perhaps still being assembled.
-
-    Attributes:
-        rows: How many it has, those that may be left out among them.
-        nbytes: What it will hold.
-    """
+    """A block that is read and perhaps still being assembled; its rows include those that may be left out."""
 
     block: Future[Block]
     rows: int
@@ -53,11 +61,11 @@ class ReadAhead(NamedTuple):
 
 
 class NodeFeed:
-    """Reads a share beside the caller and hands out batches of exact row counts.
+    """Reads a share in the background, and hands out batches of exact row counts.
 
     Attributes:
         rows_taken: Rows handed out so far; `consumed` turns them into a cursor.
-        rows_aside: Rows left out so far, because they fail a check: up to `FeedLimits.max_bad_rows`.
+        rows_aside: Rows left out so far because they fail a check: up to `FeedLimits.max_bad_rows`.
         wait_s: Seconds that `next_rows` has waited for rows.
         nbytes: Bytes read from files so far, of which `local_nbytes` lie on this node's own host.
     """
@@ -75,9 +83,9 @@ class NodeFeed:
         """Starts to read.
 
         Args:
-            memory: For `spec.features`; what one feed leaves, the next one uses.
-            on_bad_rows: Told by `next_rows` of rows that are left out.
-            sample: Offered all that is handed out.
+            memory: For `spec.features`; one feed after the other may use it.
+            on_bad_rows: Called by `next_rows` with rows that are left out.
+            sample: Offered all rows handed out.
         """
         self.rows_taken = 0
         self.rows_aside = 0
@@ -112,17 +120,17 @@ class NodeFeed:
 
     @property
     def rows(self) -> int:
-        """Rows of the whole share as far as they are known: all good ones of a planned one, else those handed out."""
+        """Rows of the share as far as known: all good rows of a planned share, else those handed out."""
         return self.rows_taken if self._parts.rows is None else self._parts.rows - self.rows_aside
 
     def is_all(self, rows: int) -> bool:
-        """Whether so many rows are all of the share. Where nobody planned it, its end must have been met."""
+        """Whether the share has exactly this many rows; one that is not planned must have ended."""
         return rows == self.rows and (self._drained or self._parts.rows is not None)
 
     def consumed(self, rows: int) -> list[Interval]:
         """Returns the intervals of the epoch sequence that the first `rows` rows handed out cover.
 
-        Rows that are left out are covered with the good ones before them.
+        Rows that are left out are covered together with the good rows before them.
 
         Raises:
             ValueError: `rows` is negative or more than were handed out.
@@ -139,13 +147,13 @@ class NodeFeed:
         return leading(((handed.first_row, handed.first_row + handed.rows) for handed in self._begun), covered)
 
     def aside_within(self, rows: int) -> int:
-        """Returns how many rows were left out among those that `consumed` covers."""
+        """Returns the number of rows left out within `consumed(rows)`."""
         return sum(stop - start for start, stop in self.consumed(rows)) - rows
 
     def next_rows(self, rows: int) -> Columns:
         """Returns the next rows: exactly `rows`, fewer only at the share's end, then none.
 
-        They belong to the caller, for as long as it keeps them; that keeps the memory of their whole block, too.
+        The caller may keep them; while it does, the memory of their whole slab stays in use.
 
         Raises:
             DataError: a value or file is refused.
@@ -170,12 +178,12 @@ class NodeFeed:
     def take_now(self, rows: int, wait_s: float, *, batch_rows: int) -> Columns:
         """Returns whole batches of the next rows, up to `rows`, as far as they are read.
 
-        A part of a batch comes last where nothing more is to be had for the moment. Where no row comes, `is_drained`
-        tells whether that is the share's end.
+        A partial batch comes last if no further rows are available at the moment. If no row comes, `is_drained` tells
+        whether the share has ended.
 
         Args:
-            wait_s: For the first batch it waits so long, at most.
-            batch_rows: Rows of a batch; `rows` are some of them.
+            wait_s: Time limit for the first batch.
+            batch_rows: Rows of a batch, of which `rows` is a multiple.
 
         Raises:
             DataError, StorageError, ValueError: as `next_rows` does.
@@ -188,28 +196,28 @@ class NodeFeed:
 
     @property
     def is_drained(self) -> bool:
-        """Whether the share's end has been met, and nothing is left to hand out."""
+        """Whether the share has ended, and nothing is left to hand out."""
         return self._drained and not self._in_hand
 
     @property
     def is_dry(self) -> bool:
-        """Whether nothing is at hand, nor can be had for the moment; those who have the rest may give it back."""
+        """Whether no rows are available at the moment; other nodes that hold the rest may give it back."""
         with self._changed:
             return (self._dry or self._finished) and not self._ready and not self._in_hand
 
     def handed_since(self, part: int) -> Sequence[Handed]:
-        """Returns what is handed out of the parts, from one on that is counted from 0; those that are begun."""
+        """Returns the parts begun so far, from number `part` on."""
         return self._begun[part:]
 
     def close(self) -> None:
-        """Stops reading and drops what was read ahead. A read that is under way ends by itself."""
+        """Stops reading, and drops blocks read ahead. A read in progress ends by itself."""
         self.stop()
         self._block, self._slab, self._slab_left = None, {}, 0
         self._opened.clear()
         self._thread.join(KNOBS.feed_close_s)
 
     def stop(self) -> None:
-        """Stops reading, as far as that can be done without waiting."""
+        """Stops reading, without waiting."""
         with self._changed:
             self._closed = True
             self._ready.clear()
@@ -225,10 +233,10 @@ class NodeFeed:
         self.close()
 
     def _has_slab(self, rows: int) -> bool:
-        """Makes sure that a row is at hand, waiting for it; False at the end."""
+        """Waits until a row is at hand; False at the end."""
         if self._slab_left:
             return True
-        self._slab = {}  # while the next rows are made, this memory is of use
+        self._slab = {}  # frees its memory for the next slab
         while self._block is None or self._block_taken == self._block.rows:
             self._block = None
             if not self._opened and not self._open_block():
@@ -242,12 +250,12 @@ class NodeFeed:
 
     @property
     def _in_hand(self) -> int:
-        """Rows of the blocks that are opened and not handed out yet."""
+        """Rows of opened blocks that are not handed out yet."""
         of_block = 0 if self._block is None else self._block.rows - self._block_taken
         return self._slab_left + of_block + sum(block.rows for block in self._opened)
 
     def _wait_for_block(self, wait_s: float) -> bool:
-        """Waits until the next block can be opened at once; returns whether it can, or the end is met."""
+        """Waits until the next block can be opened without waiting, or the end; returns whether that came in time."""
         waiting_since = time.monotonic()
         with self._changed:
             self._changed.wait_for(lambda: self._is_settled or (self._dry and self._in_hand), wait_s)
@@ -262,7 +270,7 @@ class NodeFeed:
         return self._closed or self._finished
 
     def _whole_batches(self, batch_rows: int) -> int:
-        """Returns the rows that are read, without the last batch's where it may still be filled up."""
+        """Returns the rows that are read, without a last partial batch that may still be filled up."""
         rows, more = self._in_hand, False
         with self._changed:
             for ahead in self._ready:
@@ -274,7 +282,7 @@ class NodeFeed:
         return rows - rows % batch_rows if more else rows
 
     def _open_block(self) -> bool:
-        """Opens the next block, waiting for it; False at the end."""
+        """Waits for the next block, and opens it; False at the end."""
         block = self._next_block()
         if block is None:
             self._drained = True
@@ -338,7 +346,7 @@ class NodeFeed:
             groups = part.read()
             self.nbytes += part.nbytes
             self.local_nbytes += part.local_nbytes
-            # One block is assembled beside the reading: there are never more than two of them in Arrow's form.
+            # One block is assembled while the next is read: never more than two are in Arrow's form.
             if before is not None:
                 before.result()
             before = self._assembler.submit(self._assemble, part, groups)
@@ -368,7 +376,7 @@ class NodeFeed:
             self._changed.wait_for(lambda: self._closed or self._ready_rows < (self._parts.ahead_rows or math.inf))
 
     def _wait_for_room(self, nbytes: int) -> bool:
-        """Waits until so much may be read ahead, or nothing is; False when the feed is closed."""
+        """Waits until this much may be read ahead, or nothing is; False when the feed is closed."""
         limit, max_ahead = self._limits.prefetch_bytes - nbytes, self._parts.max_ahead
         with self._changed:
             self._changed.wait_for(
@@ -386,7 +394,7 @@ class NodeFeed:
         limit = self._limits.max_bad_rows
         aside = Aside(rows, limit + 1) if limit else None
         columns = assemble(self._spec.features, groups, self._memory.arrays(rows), aside)
-        # Every part of a block draws the permutation of the whole block, and takes its own share of it.
+        # Each part of a block draws the whole block's permutation, and takes its own rows of it.
         order = None if part.draw is None else part.draw().permutation(rows)[part.start : part.start + part.rows]
         block = Block(columns, order, part.start, Handed(part.first_row, part.rows))
         return block if aside is None else block.without(aside)

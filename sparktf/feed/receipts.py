@@ -1,4 +1,4 @@
-"""What an incarnation of a worker has trained and the coordinator does not know of yet."""
+"""Receipts of trained rows that the coordinator has not acknowledged yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparktf.wire.leasing import Receipt
 
 
 class Trained(NamedTuple):
-    """What has become of some rows: a `Receipt` without its number."""
+    """A `Receipt` without its number."""
 
     epoch: int
     steps: int
@@ -29,10 +29,10 @@ class Trained(NamedTuple):
 
 
 class Receipts:
-    """The books of one incarnation, over all epochs; thread-safe.
+    """The receipts of one incarnation over all epochs; thread-safe.
 
     Attributes:
-        takes: The numbers of its takes, from 1 on: none comes again, whatever the epoch.
+        takes: Numbers its takes from 1 on, over all epochs.
     """
 
     def __init__(self, node: NodeId, incarnation: int) -> None:
@@ -49,22 +49,22 @@ class Receipts:
             self._made = number = self._made + 1
             fields = trained._asdict() | {"intervals": tuple(trained.intervals)}
             receipt = Receipt(node=self._node, incarnation=self._incarnation, number=number, **fields)
-            # Each crosses the coordinator's link several times, until it is acknowledged.
+            # Serialized once: each is sent several times until it is acknowledged.
             self._left.append((number, receipt.model_dump_json(exclude_defaults=True)))
 
     @property
     def made(self) -> int:
-        """The number of the last one; 0 while there is none."""
+        """The number of the last receipt; 0 for none."""
         with self._lock:
             return self._made
 
     def acknowledge(self, incarnation: int, number: int) -> None:
-        """Forgets the receipts up to a number, which the coordinator has, if it speaks of this incarnation."""
+        """Drops receipts up to a number, which the coordinator has, if they are this incarnation's."""
         with self._lock:
             while incarnation == self._incarnation and self._left and self._left[0][0] <= number:
                 self._left.popleft()
 
     def unacknowledged(self) -> bytes:
-        """Returns the others, in the order of numbers: a JSON list, compressed, since they are much alike."""
+        """Returns the other receipts in order: a JSON list, compressed since they are much alike."""
         with self._lock:
             return zlib.compress(f"[{','.join(text for _, text in self._left)}]".encode())

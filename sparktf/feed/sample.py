@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from sparktf.feature import Feature, FeedSpec
+from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.columns import Array, Column, Columns, Ragged, Strings, concat_rows, row_count, slice_rows
 
 _ROWS = 32
 _NBYTES = 4 << 20
-"""Of wide rows, such as images, fewer are kept than of others."""
+"""Fewer wide rows, such as images, are kept."""
 
 
 class RowSample:
-    """Keeps up to 32 rows of inputs, fewer of large ones, in memory of its own: what a feed hands out is the caller's.
-
-    Targets and weights are not kept.
-    """
+    """Keeps copies of up to 32 rows of inputs, fewer of large ones; no targets or weights."""
 
     def __init__(self, spec: FeedSpec) -> None:
-        """Keeps nothing yet."""
         self._inputs = spec.inputs
-        self._missing = max(min(_ROWS, _NBYTES // max(sum(map(_row_nbytes, spec.inputs)), 1)), 1)
+        row_nbytes = sum(feature.row_nbytes for feature in spec.inputs)
+        self._missing = max(min(_ROWS, _NBYTES // max(row_nbytes, 1)), 1)
         self._parts: list[Columns] = []
 
     def offer(self, columns: Columns) -> None:
-        """Takes what is missing yet."""
+        """Copies rows that are still missing."""
         if not self._missing or not row_count(columns):
             return
         given = {feature.key: columns[feature.key] for feature in self._inputs}
@@ -33,12 +30,8 @@ class RowSample:
 
     @property
     def columns(self) -> Columns:
-        """What is kept, by `Feature.key`; no column where there are no rows."""
+        """The kept rows, by `Feature.key`; no column if there are no rows."""
         return concat_rows(self._parts, {}) if self._parts else {}
-
-
-def _row_nbytes(feature: Feature) -> int:
-    return feature.row_nbytes
 
 
 def _copy(column: Column) -> Column:

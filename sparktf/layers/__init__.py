@@ -1,11 +1,11 @@
-"""Layers for what Keras's own cannot do on a cluster: tables of vectors of which a step touches only the rows in use.
+"""Keras layers for clusters: embedding tables of which a step touches only the rows in use.
 
     from sparktf.layers import ShardedEmbedding            # for Keras 3
     from sparktf.layers.tf_keras import ShardedEmbedding   # for tf_keras
 
-May import the contracts in `sparktf` itself, TensorFlow and, in the module of each flavour alone, Keras: who uses one
-flavour never imports the other. Stands alone: models use it in any process, with or without a cluster. Importing the
-package itself imports none of them.
+May import the contracts in `sparktf` itself, TensorFlow and, only in the module of each flavour, Keras: users of one
+flavour never import the other. Models use it in any process, with or without a cluster. Importing the package itself
+imports none of them.
 """
 
 from __future__ import annotations

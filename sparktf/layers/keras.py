@@ -13,8 +13,8 @@ from sparktf.layers.sharded import DEFAULT_SHARDS, Sharded
 class ShardedEmbedding(Sharded, keras.layers.Layer):  # type: ignore[misc]
     """An `Embedding` for large tables: in each step only the rows in use are read, and only they are updated.
 
-    Its rows are dealt to `shards` variables, which several parameter servers share. That number belongs to the model:
-    a checkpoint fits any number of servers, and none. SGD, Adagrad and Adam update its rows (docs/use/layers.md).
+    Its rows are divided over `shards` variables, which several parameter servers can hold. The number belongs to the
+    model: a checkpoint fits any number of servers. SGD, Adagrad and Adam update its rows (docs/use/layers.md).
 
         embedded = ShardedEmbedding(4_000_000, 16, shards=4, name="user")(ids)   # [batch, ...] -> [batch, ..., 16]
 
@@ -35,26 +35,26 @@ class ShardedEmbedding(Sharded, keras.layers.Layer):  # type: ignore[misc]
         Args:
             input_dim: Rows of the table: the greatest id + 1.
             output_dim: Width of a row.
-            shards: Variables that hold the rows; as many as there will ever be parameter servers, or a multiple.
-            embeddings_initializer: Called for each shard by itself, with a seed of its own.
-            mask_zero: Whether id 0 is padding, which layers behind this one are told by a mask.
+            shards: Number of variables that hold the rows: the most parameter servers to be used, or a multiple.
+            embeddings_initializer: Called for each shard, with a seed of its own.
+            mask_zero: Whether id 0 is padding, masked for the following layers.
             options: `name`, `trainable`, `dtype`.
 
         Raises:
             ValueError: the table has no rows or columns, or more shards than rows.
         """
-        super().__init__(autocast=False, **options)  # ids are no numbers to round
+        super().__init__(autocast=False, **options)  # never round ids
         initializer = keras.initializers.get(embeddings_initializer)
         self._set_up(input_dim, output_dim, shards, initializer, mask_zero=mask_zero)
         self.supports_masking = mask_zero
-        self.supports_jit = False  # how many ids a shard gets is known only when they come
+        self.supports_jit = False  # the number of ids for a shard is unknown at compile time
 
     def build(self, input_shape: Any = None) -> None:
         """Makes the shards."""
         del input_shape
         self.shard_weights = self._make_shards(lambda **options: self.add_weight(**options, autocast=False))
         for i, shard in enumerate(self.shard_weights):
-            # In a list, TensorFlow's checkpoints would have it only as a variable of the optimizer.
+            # TensorFlow's checkpoints would not track a shard in a list, except as the optimizer's.
             setattr(self, f"shard_{i}", shard)
         self.built = True
 
@@ -68,7 +68,7 @@ class ShardedEmbedding(Sharded, keras.layers.Layer):  # type: ignore[misc]
         return keras.KerasTensor(shape, dtype=self.compute_dtype, ragged=ragged)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what the layer is made anew with."""
+        """Returns the configuration from which Keras makes the layer again."""
         config: dict[str, Any] = super().get_config()
         config.pop("autocast", None)
         return {**config, **self._config(keras.initializers.serialize(self.embeddings_initializer))}

@@ -1,4 +1,4 @@
-"""The tables of a model: which layers have them, and gradients of shards as gradients of the whole table."""
+"""The tables of a model, and the gradients of their shards as gradients of whole tables."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def sharded_layers(model: Any) -> list[Any]:
 def large_embeddings(model: Any) -> dict[str, int]:
     """Returns the names of Keras's own Embeddings whose tables are large, with their bytes.
 
-    Such a table lies on one parameter server. In each step Keras 3 reads it whole, and most optimizers pass over it; a
-    ShardedEmbedding touches only the rows in use.
+    Such a table is on one parameter server. In each step Keras 3 reads all of it, and most optimizers update all of it;
+    a ShardedEmbedding touches only the rows in use.
     """
     sizes = {layer.name: _nbytes(layer) for layer in _layers(model) if is_keras_embedding(layer)}
     return {name: nbytes for name, nbytes in sizes.items() if nbytes > LARGE_BYTES}
@@ -46,12 +46,7 @@ def _layers(model: Any) -> Iterator[Any]:
 
 
 class Table(NamedTuple):
-    """A ShardedEmbedding that is trained.
-
-    Attributes:
-        places: Which of the model's trainable variables its shards are.
-        shape: Rows and width of the table.
-    """
+    """A trained ShardedEmbedding, the places of its shards among the trainable variables, and its shape."""
 
     layer: Any
     places: tuple[int, ...]
@@ -61,9 +56,9 @@ class Table(NamedTuple):
 class Tables:
     """The trained tables of a built model.
 
-    How many rows of a shard get a gradient depends on the ids, but for the whole table it is always the number of ids.
-    Where that has to be known before, the gradients of a table's shards are *joined*: one sparse gradient of the whole
-    table, in the place of the first shard's, and None in those of the others.
+    The number of rows of a shard that get a gradient depends on the ids, but for the whole table it is the number of
+    ids. If that must be known in advance, the gradients of a table's shards are *joined*: into one sparse gradient of
+    the whole table, in the place of the first shard's, with None in the places of the others.
     """
 
     def __init__(self, model: Any) -> None:
@@ -82,11 +77,11 @@ class Tables:
         return len(self._tables)
 
     def first_places(self) -> list[tuple[Any, int]]:
-        """Returns the layer of each table, and at which place its joined gradient is."""
+        """Returns the layer of each table, and the place of its joined gradient."""
         return [(table.layer, table.places[0]) for table in self._tables]
 
     def joined_shapes(self) -> list[tuple[int, ...]]:
-        """Returns the shapes of the variables, at the place of each table's first shard that of the table."""
+        """Returns the shapes of the variables, with that of the table at the place of its first shard."""
         shapes = list(self._shapes)
         for table in self._tables:
             shapes[table.places[0]] = table.shape
@@ -102,7 +97,7 @@ class Tables:
         return any(table.places[0] == place for table in self._tables)
 
     def joined(self, gradients: Sequence[Any]) -> list[Any]:
-        """Returns the gradients with one for each table in place of its shards'; dense ones stay as they are."""
+        """Returns the gradients with those of each table joined; dense ones stay."""
         joined = list(gradients)
         for table in self._tables:
             parts = [joined[place] for place in table.places]
@@ -114,7 +109,7 @@ class Tables:
         return joined
 
     def parted(self, gradients: Sequence[Any]) -> list[Any]:
-        """Returns the gradients of all variables, from joined ones; rows below 0, which pad, are left out."""
+        """Returns the gradients of all variables from joined ones, without padding rows, which are below 0."""
         parted = list(gradients)
         for table in self._tables:
             first, *others = (parted[place] for place in table.places)

@@ -1,8 +1,8 @@
-"""Updates of the rows in use, and of no others, in tables and in the optimizer's slots.
+"""Lazy updates: only the rows in use are updated, in tables and in the optimizer's slots.
 
-Most of Keras's optimizers pass over the whole table in each update. Here the gradients of a row that is used several
-times are summed first; then the row and its slots are gathered, computed anew and scattered back. What an optimizer
-would do to rows that are not used, a decay of their momenta, is left out.
+Most Keras optimizers update the whole table each time. Here the gradients of a row that is used several times are
+summed first; then the row and its slots are gathered, updated and scattered back. Unused rows are not touched: their
+momenta do not decay.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ _WHOLE_TABLE_OPTIONS = {
 
 
 class RowGradient(tf.IndexedSlices):  # type: ignore[misc]
-    """The gradient of some rows, each of which it has once."""
+    """A gradient with distinct rows."""
 
 
 def update_rows(model: Any, optimizer: Any = None) -> None:
-    """Has an optimizer update only the rows in use of the model's ShardedEmbeddings.
+    """Makes an optimizer update only the rows in use of the model's ShardedEmbeddings.
 
-    A run does this with each compiled model. Where else one is trained, in `model.fit` or in a loop of one's own, call
-    it once the model is built; a model without such layers is left as it is.
+    A run does this with each compiled model. If you train with `model.fit` or your own loop, call it once after the
+    model is built; it changes nothing for a model without such layers.
 
     Args:
-        optimizer: The one that updates the model's variables; by default the one that the model is compiled with.
+        optimizer: Updates the model's variables. Default: the optimizer that the model is compiled with.
 
     Raises:
-        ModelContractError: the optimizer cannot update rows, or has an option that takes the whole table.
+        ModelContractError: the optimizer cannot update rows, or has an option that needs the whole table.
         ValueError: a layer is not built yet.
     """
     layers = [layer for layer in sharded_layers(model) if layer.trainable]
     if unbuilt := [layer.name for layer in layers if not layer.shard_variables()]:
-        raise ValueError(f"layer '{unbuilt[0]}' has no variables yet: build the model, or call it once, before")
+        raise ValueError(f"layer '{unbuilt[0]}' has no variables yet: build or call the model first")
     if layers:
         RowUpdates(model.optimizer if optimizer is None else optimizer, layers)
 
 
 class RowUpdates:
-    """Takes the place of an optimizer's clipping, and of its update of the shards of some layers."""
+    """Replaces an optimizer's clipping, and its update of the shards of some layers."""
 
     def __init__(self, optimizer: Any, layers: Sequence[Any]) -> None:
         """Changes the optimizer; the layers are built.
@@ -66,10 +66,10 @@ class RowUpdates:
         optimizer.update_step = self.update_step
         if hasattr(optimizer, "_deduplicate_sparse_grad"):  # tf_keras
             optimizer._deduplicate_sparse_grad = list
-            optimizer.jit_compile = False  # how many rows there are is known only when they come
+            optimizer.jit_compile = False  # the number of rows is unknown at compile time
 
     def clip(self, gradients: Sequence[Any]) -> list[Any]:
-        """Sums sparse gradients by row and clips all, as the optimizer is told; sparse ones stay sparse."""
+        """Sums sparse gradients by row, and clips all by the optimizer's settings; sparse ones stay sparse."""
         optimizer = self._optimizer
         gradients = [summed(g) if _has_rows_twice(g) else g for g in gradients]
         if optimizer.global_clipnorm:
@@ -81,13 +81,13 @@ class RowUpdates:
         return gradients
 
     def update_step(self, gradient: Any, variable: Any, *rate: Any) -> None:
-        """Updates one variable, of a shard its rows in use; Keras 3 gives the learning rate too."""
+        """Updates a variable, or the rows in use of a shard; Keras 3 passes the learning rate, too."""
         optimizer = self._optimizer
         key = optimizer._var_key(variable)
         if key not in self._shards or not isinstance(gradient, tf.IndexedSlices):
             self._update_whole(gradient, variable, *rate)
             return
-        if not isinstance(gradient, RowGradient):  # an all-reduce between clipping and this has put several together
+        if not isinstance(gradient, RowGradient):  # an all-reduce after the clipping has joined several
             gradient = summed(gradient)
         indices = getattr(optimizer, "_trainable_variables_indices", None) or optimizer._index_dict
         (learning_rate,) = rate or (optimizer.learning_rate,)

@@ -26,7 +26,7 @@ from sparktf.predict.loaded import quoted
 ParamMap = dict[Param[Any], Any]
 
 _ONE_AT_A_TIME = threading.Lock()
-"""Held by whichever fit of the process has its turn: side by side, each would wait for nodes that another one holds."""
+"""Taken by each fit of the process in turn: fits in parallel would wait for each other's nodes."""
 
 
 class KerasEstimator(
@@ -35,7 +35,7 @@ class KerasEstimator(
     """Trains a Keras model: `KerasEstimator(model="churn:build", featuresCol="features", labelCol="churned")`.
 
     Each row's features are a vector of Spark ML, dense or sparse, an array, or several columns of numbers (inputCols),
-    and go into the model's input `inputName`; `inputs` names several. What training refuses, `fit` raises.
+    and go into the model's input `inputName`; `inputs` names several. `fit` raises the errors of training.
     """
 
     @keyword_only
@@ -55,13 +55,13 @@ class KerasEstimator(
         """
         for name in params:
             if not self.hasParam(name):
-                raise TypeError(f"there is no Param {name!r}; there are {', '.join(p.name for p in self.params)}")
+                raise TypeError(f"there is no Param {name!r}: name one of {', '.join(p.name for p in self.params)}")
         return self._set(**params)
 
     def on(self, cluster: Cluster) -> KerasEstimator:
         """Has its fits, and those of its copies, train on the nodes that a cluster holds.
 
-        Copies are what a CrossValidator fits, also in a Pipeline. Whoever made the cluster closes it.
+        Copies are what a CrossValidator fits, also in a Pipeline. The cluster is not closed.
         """
         self._cluster = cluster
         return self
@@ -71,7 +71,7 @@ class KerasEstimator(
         return model
 
     def fitMultiple(self, dataset: DataFrame, paramMaps: Sequence[ParamMap]) -> Iterator[tuple[int, KerasModel]]:
-        """Returns models in the order of `paramMaps`: one reservation serves all fits that have as many workers."""
+        """Returns models in the order of `paramMaps`; fits with the same number of workers share a reservation."""
         return _Fits(self.copy(), dataset, paramMaps)
 
     def _fitted(self, cluster: Cluster, config: JobConfig, dataset: DataFrame) -> KerasModel:
@@ -121,19 +121,13 @@ class KerasEstimator(
         return name_functions({"model": model}, functions_folder(spark))["model"]
 
     def write(self) -> MLWriter:
-        """Returns what saves it.
-
-        Raises:
-            ConfigError: its model is a function: where it is loaded, nobody could say what that was.
-        """
+        """Returns the writer. Raises `ConfigError` if the model is a function object, which cannot be saved by name."""
         if self.isSet("model") and callable(self.getOrDefault("model")):
-            raise ConfigError(
-                "model is a function, of which a saved estimator knows nothing: name it as module:function"
-            )
+            raise ConfigError("model is a function object, which cannot be saved: name it as module:function")
         return super().write()
 
     def _inputs(self, dataset: DataFrame) -> tuple[dict[str, Any], dict[str, int]]:
-        """Returns the inputs as the configuration has them, and what the model's function is told of them."""
+        """Returns the inputs as configured, and the parameters that the model's function gets for them."""
         if self.isSet("inputs"):
             return self.getOrDefault("inputs"), {}
         name = self.getOrDefault("inputName")
@@ -145,11 +139,11 @@ class KerasEstimator(
             return {name: [column]}, {"num_features": 1}
         first = dataset.select(quoted(column)).where(f"{quoted(column)} IS NOT NULL").head()
         if first is None:
-            raise EmptySourceError(f"column {column!r} has a value in no row")
+            raise EmptySourceError(f"column {column!r} is null in all rows")
         return {name: {"columns": column, "shape": [len(first[0])]}}, {"num_features": len(first[0])}
 
     def _used(self, dataset: DataFrame) -> list[str]:
-        """Returns the columns that training needs: others, of whatever type, are not fed. All where `inputs` says."""
+        """Returns the columns that training needs; others may have any type. All columns if `inputs` is set."""
         params = [name for name in ("labelCol", "weightCol", "validationIndicatorCol") if self._names(name)]
         used = [name for param in params for name in self._sources(dataset, param, [self.getOrDefault(param)])]
         if self.isSet("inputs"):
@@ -161,11 +155,11 @@ class KerasEstimator(
         return [quoted(name) for name in dict.fromkeys(used)]
 
     def _names(self, param: str) -> bool:
-        """Whether a Param names a column: an empty name is none, as it is for Spark."""
+        """Whether a Param names a column; an empty name counts as unset, as in Spark."""
         return self.isDefined(param) and bool(self.getOrDefault(param))
 
     def _sources(self, dataset: DataFrame, param: str, names: Sequence[str]) -> list[str]:
-        """Returns the columns that names stand for; "user.age" may be a field of the struct "user".
+        """Returns the columns behind names; "user.age" may be a field of the struct "user".
 
         Raises:
             ColumnError: there is none.
@@ -174,7 +168,7 @@ class KerasEstimator(
         found = [name if name in columns else name.partition(".")[0] for name in names]
         for name, column in zip(names, found, strict=True):
             if column not in columns:
-                raise ColumnError(f"there is no column {name!r} ({param}); there are {', '.join(columns)}")
+                raise ColumnError(f"there is no column {name!r} ({param}): name one of {', '.join(columns)}")
         return found
 
     def _output(self, spark: SparkSession) -> str:
@@ -184,7 +178,7 @@ class KerasEstimator(
 
 
 def _merged(sections: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
-    """Returns sections with further settings, those of a section beside its own."""
+    """Returns sections with further settings merged into them."""
     found = dict(sections)
     for name, value in more.items():
         both = isinstance(value, dict) and isinstance(found.get(name), dict)
@@ -193,7 +187,7 @@ def _merged(sections: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Fits:
-    """The fits of several ParamMaps, one after the other, in threads of whoever asks for them."""
+    """The fits of several ParamMaps, one after the other, in the callers' threads."""
 
     def __init__(self, estimator: KerasEstimator, dataset: DataFrame, maps: Sequence[ParamMap]) -> None:
         self._estimator = estimator

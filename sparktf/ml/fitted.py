@@ -17,12 +17,11 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types as t
 
 from sparktf.api.trained import TrainedRun
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.errors import ConfigError
 from sparktf.ml.keras_params import ScoringParams
 from sparktf.predict.loaded import LoadedModel, load_model
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems
 
 _MODEL = "model"
 _OUTPUT = "sparktf_output"
@@ -31,32 +30,33 @@ _OUTPUT = "sparktf_output"
 class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
     """What `KerasEstimator.fit` returns: adds predictions to DataFrames.
 
-    Without `probabilityCol` and `rawPredictionCol`, predictionCol has what the model gives: a double of an output of
-    one value, else an array. With one of them it is a classifier: its output is the probability of the second class, or
-    one of each class, and predictionCol is the likeliest one, as a double.
+    Without `probabilityCol` and `rawPredictionCol`, predictionCol has the model's output: a double for one value, else
+    an array. With one of them it is a classifier: its output is the probability of the second class, or one of each
+    class, and predictionCol is the likeliest one, as a double.
 
     Attributes:
-        path: Where the exported model lies.
-        result: Of the run that trained it, with its `history`; None of a model that was loaded.
-        kept: A copy of its files on the driver's disk, of a model that was fitted or loaded; goes with the session, or
-            with the last model that has it.
+        path: Folder of the exported model.
+        result: Of the run that trained it, with its `history`; None for a loaded model.
+        kept: A copy of its files on the driver's disk, for a fitted or loaded model; deleted with the session, or with
+            the last model that uses it.
     """
 
     def __init__(self, path: str = "") -> None:
-        """Takes an exported model, whose files stay where they are."""
+        """Uses an exported model in its place."""
         super().__init__()
         self.path = path
         self.result: TrainedRun | None = None
         self.kept: KeptFiles | None = None
 
     def keep(self, spark: SparkSession) -> KerasModel:
-        """Copies its files to the driver's disk: whoever overwrites a pipeline deletes what is there first, and that
-        may be where they lie. Returns itself.
+        """Copies its files to the driver's disk, and returns itself.
+
+        Overwriting a saved pipeline deletes its folder first, which may be the one that holds them.
 
         Raises:
             StorageError: they cannot be read.
         """
-        file_systems = FileSystems(hadoop_conf(spark))
+        file_systems = file_systems_of(spark)
         source = file_systems.normalise(self.path)
         kept = KeptFiles(spark)
         _copy_down(file_systems.open(source), source, kept.folder)
@@ -77,12 +77,12 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         rows = self._reading(model).transform(dataset, _OUTPUT, batch_rows=self.getBatchRows())
         for name, column in self._columns(rows.schema[_OUTPUT].dataType).items():
             if name in dataset.columns:
-                raise ConfigError(f"there is a column {name!r} already: give what the model makes another name")
+                raise ConfigError(f"there is a column {name!r} already: set another name for the model's column")
             rows = rows.withColumn(name, column)
         return rows.drop(_OUTPUT)
 
     def _reading(self, model: LoadedModel) -> LoadedModel:
-        """Returns the exported model, which reads the columns that this one is told to read."""
+        """Returns the exported model reading the columns of this one's Params."""
         if self.isSet("inputCols"):
             names = self.getInputCols()
         elif self.isSet("featuresCol"):
@@ -98,7 +98,7 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         return model.reading(dict(zip(trained, names, strict=True)))
 
     def _columns(self, kind: t.DataType) -> dict[str, Column]:
-        """Returns the columns that are made of the model's output, by name."""
+        """Returns the columns made of the model's output, by name."""
         output = sql.col(_OUTPUT)
         is_single = not isinstance(kind, t.ArrayType)
         probability, raw = self.getProbabilityCol(), self.getRawPredictionCol()
@@ -117,17 +117,17 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         return found
 
     def write(self) -> MLWriter:
-        """Returns what saves it, with the model's own files."""
+        """Returns the writer, which copies the model's own files."""
         return _Writer(self)
 
     @classmethod
     def read(cls) -> MLReader[KerasModel]:
-        """Returns what loads it."""
+        """Returns the reader."""
         return _Reader()
 
 
 class KeptFiles:
-    """A folder on the driver's disk, deleted once nobody has it any more: a grid search fits many models."""
+    """A folder on the driver's disk, deleted with its last user: a grid search fits many models."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.folder = Path(mkdtemp(prefix="sparktf-model-", dir=str(spark.sparkContext._temp_dir)))
@@ -143,20 +143,20 @@ class _Writer(MLWriter):
         """Saves the model.
 
         Raises:
-            ConfigError: what is to be overwritten holds the model's own files, or the run that they are of.
+            ConfigError: overwriting would delete the model's own files, or the run that they belong to.
         """
-        model, file_systems = self._model, FileSystems(hadoop_conf(self.sparkSession))
+        model, file_systems = self._model, file_systems_of(self.sparkSession)
         source, target = file_systems.normalise(model.path), file_systems.normalise(path).rstrip("/")
         is_alone = model.kept is None or model._is_in_its_run
         if self.shouldOverwrite and is_alone and f"{source}/".startswith(f"{target}/"):
-            raise ConfigError(f"{path} holds the model's own files, which overwriting would delete: save it elsewhere")
+            raise ConfigError(f"{path} has the model's own files, which overwriting would delete: save it elsewhere")
         super().save(path)
 
     def saveImpl(self, path: str) -> None:
         """Saves the Params as Spark's own stages do, and copies the model's files."""
         spark = self.sparkSession
         DefaultParamsWriter.saveMetadata(self._model, path, spark)
-        file_systems = FileSystems(hadoop_conf(spark))
+        file_systems = file_systems_of(spark)
         target = file_systems.normalise(path)
         to = file_systems.open(target)
         source = file_systems.normalise(self._model.path)

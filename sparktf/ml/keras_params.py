@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Mapping
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from pyspark.ml.param import Param, Params, TypeConverters
@@ -22,6 +22,9 @@ from pyspark.ml.param.shared import (
 
 from sparktf.driver.code.function_module import check_function
 
+_T = TypeVar("_T")
+_M = TypeVar("_M", bound=Callable[..., Any])
+
 
 def _json_able(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
@@ -31,10 +34,10 @@ def _json_able(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Returns a number of NumPy's, such as grids are made of, as one of Python's."""
+    """Converts a NumPy number, as in grids, to a Python one."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"must hold what JSON has, not {type(value).__name__}")
+    raise TypeError(f"must hold JSON values, not {type(value).__name__}")
 
 
 def _positive(name: str) -> Callable[[Any], int]:
@@ -54,8 +57,33 @@ def _function_or_name(value: Any) -> Any:
     return value
 
 
+def _getter(param: Param[_T]) -> Callable[[Any], _T]:
+    """Returns the method that reads a Param, such as `getEpochs`."""
+
+    def get(self: Any) -> _T:
+        found: _T = self.getOrDefault(param.name)
+        return found
+
+    return _named(get, "get", "Returns", param)
+
+
+def _setter(param: Param[_T]) -> Callable[[Any, _T | None], Any]:
+    """Returns the method that sets a Param, such as `setEpochs`, and returns its stage."""
+
+    def set(self: Any, value: _T | None) -> Any:
+        return self._set(**{param.name: value})
+
+    return _named(set, "set", "Sets", param)
+
+
+def _named(method: _M, begin: str, does: str, param: Param[Any]) -> _M:
+    method.__name__ = f"{begin}{param.name[0].upper()}{param.name[1:]}"
+    method.__doc__ = f"{does} {param.name}: {param.doc}"
+    return method
+
+
 class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol):
-    """What both have: which columns go in, and which come out."""
+    """Params of both: the columns read and written."""
 
     batchRows: Param[int] = Param(
         Params._dummy(),
@@ -70,43 +98,23 @@ class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabili
         self._setDefault(featuresCol="features", probabilityCol="", rawPredictionCol="", batchRows=4096)
 
     def _set(self, **kwargs: Any) -> Self:
-        """Sets Params; one that is to be None is as one that was never set, where Spark would hand the None on."""
+        """Sets Params; None clears one, where Spark would store None."""
         for name in [name for name, value in kwargs.items() if value is None]:
             self.clear(self.getParam(name))
             del kwargs[name]
         return super()._set(**kwargs)
 
-    def getBatchRows(self) -> int:
-        """Returns the value of batchRows."""
-        return self.getOrDefault(self.batchRows)
-
-    def setBatchRows(self, value: int) -> Any:
-        """Sets batchRows."""
-        return self._set(batchRows=value)
-
-    def setFeaturesCol(self, value: str) -> Any:
-        """Sets featuresCol."""
-        return self._set(featuresCol=value)
-
-    def setInputCols(self, value: Sequence[str] | None) -> Any:
-        """Sets inputCols: columns of numbers that are packed into one vector, in place of featuresCol."""
-        return self._set(inputCols=value)
-
-    def setPredictionCol(self, value: str) -> Any:
-        """Sets predictionCol."""
-        return self._set(predictionCol=value)
-
-    def setProbabilityCol(self, value: str) -> Any:
-        """Sets probabilityCol; with it, the model is a classifier."""
-        return self._set(probabilityCol=value)
-
-    def setRawPredictionCol(self, value: str) -> Any:
-        """Sets rawPredictionCol; with it, the model is a classifier."""
-        return self._set(rawPredictionCol=value)
+    getBatchRows = _getter(batchRows)
+    setBatchRows = _setter(batchRows)
+    setFeaturesCol = _setter(HasFeaturesCol.featuresCol)
+    setInputCols = _setter(HasInputCols.inputCols)
+    setPredictionCol = _setter(HasPredictionCol.predictionCol)
+    setProbabilityCol = _setter(HasProbabilityCol.probabilityCol)
+    setRawPredictionCol = _setter(HasRawPredictionCol.rawPredictionCol)
 
 
 class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndicatorCol, HasSeed):
-    """What the estimator has besides."""
+    """Further Params of the estimator."""
 
     model: Param[Any] = Param(
         Params._dummy(),
@@ -165,98 +173,27 @@ class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndic
             config={},
         )
 
-    def getModel(self) -> Any:
-        """Returns the value of model."""
-        return self.getOrDefault(self.model)
-
-    def setModel(self, value: Any) -> Any:
-        """Sets model."""
-        return self._set(model=value)
-
-    def getModelParams(self) -> dict[str, Any]:
-        """Returns the value of modelParams."""
-        return self.getOrDefault(self.modelParams)
-
-    def setModelParams(self, value: Mapping[str, Any]) -> Any:
-        """Sets modelParams."""
-        return self._set(modelParams=value)
-
-    def getInputs(self) -> dict[str, Any]:
-        """Returns the value of inputs."""
-        return self.getOrDefault(self.inputs)
-
-    def setInputs(self, value: Mapping[str, Any]) -> Any:
-        """Sets inputs."""
-        return self._set(inputs=value)
-
-    def getInputName(self) -> str:
-        """Returns the value of inputName."""
-        return self.getOrDefault(self.inputName)
-
-    def setInputName(self, value: str) -> Any:
-        """Sets inputName."""
-        return self._set(inputName=value)
-
-    def getOutputName(self) -> str:
-        """Returns the value of outputName."""
-        return self.getOrDefault(self.outputName)
-
-    def setOutputName(self, value: str) -> Any:
-        """Sets outputName."""
-        return self._set(outputName=value)
-
-    def setLabelCol(self, value: str) -> Any:
-        """Sets labelCol."""
-        return self._set(labelCol=value)
-
-    def setWeightCol(self, value: str) -> Any:
-        """Sets weightCol."""
-        return self._set(weightCol=value)
-
-    def setValidationIndicatorCol(self, value: str) -> Any:
-        """Sets validationIndicatorCol: rows in which it is true are held out, and evaluated after each epoch."""
-        return self._set(validationIndicatorCol=value)
-
-    def setSeed(self, value: int) -> Any:
-        """Sets seed."""
-        return self._set(seed=value)
-
-    def getNumWorkers(self) -> int:
-        """Returns the value of numWorkers."""
-        return self.getOrDefault(self.numWorkers)
-
-    def setNumWorkers(self, value: int) -> Any:
-        """Sets numWorkers."""
-        return self._set(numWorkers=value)
-
-    def getBatchSize(self) -> int:
-        """Returns the value of batchSize."""
-        return self.getOrDefault(self.batchSize)
-
-    def setBatchSize(self, value: int) -> Any:
-        """Sets batchSize."""
-        return self._set(batchSize=value)
-
-    def getEpochs(self) -> int:
-        """Returns the value of epochs."""
-        return self.getOrDefault(self.epochs)
-
-    def setEpochs(self, value: int) -> Any:
-        """Sets epochs."""
-        return self._set(epochs=value)
-
-    def getOutputPath(self) -> str:
-        """Returns the value of outputPath."""
-        return self.getOrDefault(self.outputPath)
-
-    def setOutputPath(self, value: str) -> Any:
-        """Sets outputPath."""
-        return self._set(outputPath=value)
-
-    def getConfig(self) -> dict[str, Any]:
-        """Returns the value of config."""
-        return self.getOrDefault(self.config)
-
-    def setConfig(self, value: Mapping[str, Any]) -> Any:
-        """Sets config."""
-        return self._set(config=value)
+    getModel = _getter(model)
+    setModel = _setter(model)
+    getModelParams = _getter(modelParams)
+    setModelParams = _setter(modelParams)
+    getInputs = _getter(inputs)
+    setInputs = _setter(inputs)
+    getInputName = _getter(inputName)
+    setInputName = _setter(inputName)
+    getOutputName = _getter(outputName)
+    setOutputName = _setter(outputName)
+    setLabelCol = _setter(HasLabelCol.labelCol)
+    setWeightCol = _setter(HasWeightCol.weightCol)
+    setValidationIndicatorCol = _setter(HasValidationIndicatorCol.validationIndicatorCol)
+    setSeed = _setter(HasSeed.seed)
+    getNumWorkers = _getter(numWorkers)
+    setNumWorkers = _setter(numWorkers)
+    getBatchSize = _getter(batchSize)
+    setBatchSize = _setter(batchSize)
+    getEpochs = _getter(epochs)
+    setEpochs = _setter(epochs)
+    getOutputPath = _getter(outputPath)
+    setOutputPath = _setter(outputPath)
+    getConfig = _getter(config)
+    setConfig = _setter(config)

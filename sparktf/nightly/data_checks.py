@@ -17,7 +17,7 @@ from sparktf.errors import CorruptFileError, DataError, StorageNotFoundError, To
 from sparktf.nightly.natural_order import natural_key
 from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RESULT, SERVING, STATISTICS, RunDirectory
-from sparktf.statistics.column_statistics import ColumnStatistics, TableStatistics, in_words, number_of
+from sparktf.statistics.column_statistics import ColumnStatistics, TableStatistics, number_of, number_text
 from sparktf.statistics.distances import divergence, has_all_values, infinity_distance
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.results import read_result
@@ -60,7 +60,7 @@ class Baseline(NamedTuple):
         return f"run {self.run_id}" if self.version is None else f"version {self.version} (run {self.run_id})"
 
 
-class BaselinePlace(NamedTuple):
+class BaselineFolder(NamedTuple):
     """Where statistics to compare with may lie: a version's folder, or else that of a run, which has to be done."""
 
     folder: str
@@ -107,7 +107,7 @@ def check_data(
         raise DataError(f"the data is refused: {'; '.join(refused[:_NAMED])}{more}")
 
 
-def places(current: Version | None, runs: Sequence[str], rundir: RunDirectory) -> list[BaselinePlace]:
+def places(current: Version | None, runs: Sequence[str], rundir: RunDirectory) -> list[BaselineFolder]:
     """Returns where statistics to compare a run with may lie, the first place to look at first.
 
     That is the model which readers have, whatever day it is of; then what the earlier runs have left, the last one
@@ -120,8 +120,8 @@ def places(current: Version | None, runs: Sequence[str], rundir: RunDirectory) -
     """
     mine = natural_key(rundir.run_id)
     earlier = sorted((name for name in runs if natural_key(name) < mine), key=natural_key, reverse=True)
-    found = [BaselinePlace(RunDirectory(rundir.root, rundir.name, name).path) for name in earlier]
-    return found if current is None else [BaselinePlace(current.folder, current.number), *found]
+    found = [BaselineFolder(RunDirectory(rundir.root, rundir.name, name).path) for name in earlier]
+    return found if current is None else [BaselineFolder(current.folder, current.number), *found]
 
 
 def find_baseline(
@@ -154,7 +154,7 @@ def find_baseline(
     return None
 
 
-def _passed_over(place: BaselinePlace, why: str) -> str:
+def _passed_over(place: BaselineFolder, why: str) -> str:
     what = "run" if place.version is None else "version"
     whose = f"{what} {name_of(place.folder)}"
     return f"data.checks: the statistics of {whose} cannot be read, and earlier ones are compared with: {why}"
@@ -164,7 +164,7 @@ def _last_before(versions: Sequence[Version], number: int) -> Version | None:
     return max((v for v in versions if v.number < number and not v.withdrawn), default=None)
 
 
-def _run_at(storage: Storage, place: BaselinePlace, serving: Serving) -> str | None:
+def _run_at(storage: Storage, place: BaselineFolder, serving: Serving) -> str | None:
     """Returns whose statistics may lie at a place; None for those of a run that is not done."""
     if place.version is not None:
         return serving.manifest(Version(place.version, place.folder, withdrawn=False)).run_id
@@ -193,11 +193,13 @@ def _of_column(key: str, name: str, bounds: ColumnBounds, now: TableStatistics) 
     if numbers is not None and numbers.min is not None and numbers.max is not None:
         if bounds.min is not None and numbers.min < number_of(bounds.min, kind):
             yield Finding(
-                f"{key}.min", name, f"the least value is {in_words(numbers.min, kind)}, below {_bound(bounds.min)}"
+                f"{key}.min", name, f"the least value is {number_text(numbers.min, kind)}, below {_bound(bounds.min)}"
             )
         if bounds.max is not None and numbers.max > number_of(bounds.max, kind):
             yield Finding(
-                f"{key}.max", name, f"the greatest value is {in_words(numbers.max, kind)}, above {_bound(bounds.max)}"
+                f"{key}.max",
+                name,
+                f"the greatest value is {number_text(numbers.max, kind)}, above {_bound(bounds.max)}",
             )
     if numbers is not None:
         yield from _of_range(f"{key}.mean", name, "the mean is", numbers.mean, bounds.mean)

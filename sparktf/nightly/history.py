@@ -81,7 +81,7 @@ class RunRecord(NamedTuple):
     champion_metrics: dict[str, float] = {}
 
 
-def recorded(result: RunResult, date: datetime.date | None) -> RunRecord:
+def run_record(result: RunResult, date: datetime.date | None) -> RunRecord:
     """Returns what is kept of a run that has ended."""
     compared = result.comparison
     return RunRecord(

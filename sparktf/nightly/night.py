@@ -8,27 +8,29 @@ from functools import partial
 from typing import Any
 
 from sparktf.clock import Clock
+from sparktf.config.gate_section import GateConfig
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Voice
 from sparktf.driver.hooks import Hooks, Put
 from sparktf.driver.plan.plan import Plan
+from sparktf.driver.plan.stored_plan import data_read
 from sparktf.errors import GatedError, StorageError
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import check_data
 from sparktf.nightly.earlier_runs import earlier_runs, ending_s
 from sparktf.nightly.errand import Errand
 from sparktf.nightly.foreknowledge import day_of, knows_later
-from sparktf.nightly.gated import anchor_of, champion_of, publish_past_gate
-from sparktf.nightly.history import keep_record, recorded
+from sparktf.nightly.history import keep_record, run_record
 from sparktf.nightly.mlflow_guest import MlflowGuest
 from sparktf.nightly.pruning import Pruner
 from sparktf.nightly.readiness import await_ready
-from sparktf.nightly.release import release_of
 from sparktf.nightly.report.index_page import write_index
 from sparktf.nightly.report.run_page import run_page
 from sparktf.nightly.report.stored import gather
 from sparktf.nightly.warm_start import Beginning, beginning_of
+from sparktf.published.gated import FoundModel, anchor_of, champion_of, publish_past_gate
 from sparktf.published.mlmodel import mlmodel_of
+from sparktf.published.release import release_of
 from sparktf.published.serving import Published, Serving
 from sparktf.results.result import Application, RunResult, result_content
 from sparktf.rundir import RunDirectory
@@ -94,7 +96,7 @@ class Night(Hooks):
         champion = champion_of(serving, rundir.run_id)
         if champion is None:
             return Models(init=init)
-        anchor = anchor_of(serving, champion.source, config.gate)
+        anchor = _anchor(serving, champion.source, config.gate)
         day = day_of(config, str(self._today()))
         for found in (champion, anchor):
             use = f"this run of {day} is compared with"
@@ -141,7 +143,8 @@ class Night(Hooks):
         extra: dict[str, Any] = {}
         if config.publish is not None:
             now_s, mlmodel = self._clock.wall_s(), mlmodel_of(config.model_dump())
-            release = release_of(storage, rundir, result, config.publish.date or result.date, now_s, mlmodel)
+            date, read = config.publish.date or result.date, partial(data_read, storage, rundir.plan)
+            release = release_of(storage, rundir, result, date, now_s, read, mlmodel)
             try:
                 if config.gate is None:
                     published = serving.publish(release, check_owner)
@@ -209,7 +212,7 @@ class Night(Hooks):
 
     def _keep_row(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         try:
-            keep_record(recorded(result, config.date), rundir, self._file_systems.open(rundir.root), put)
+            keep_record(run_record(result, config.date), rundir, self._file_systems.open(rundir.root), put)
         except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
             voice.warn(f"output.history: this run's row is not kept: {e}")
 
@@ -221,6 +224,12 @@ class Night(Hooks):
             voice.warn(f"output.report: the report is not written: {e}")
         else:
             voice.say(f"report: {rundir.report}")
+
+
+def _anchor(serving: Serving, champion: ModelSource, gate: GateConfig) -> FoundModel | None:
+    """Returns what the gate compares with besides the champion, by the first metric that has a tolerance."""
+    asked = [(name, metric.mode) for name, metric in gate.metrics.items() if metric.tolerance is not None]
+    return anchor_of(serving, champion, gate.anchor, *asked[0]) if gate.anchor and asked else None
 
 
 def _patience_s(result: RunResult, limit_s: float) -> float:

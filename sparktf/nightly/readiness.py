@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sparktf.clock import Clock
-from sparktf.config.duration import in_words
+from sparktf.config.duration import duration_text
 from sparktf.config.ready import ReadyConfig, WindowConfig
 from sparktf.driver.plan.files import FOOTER_THREADS
 from sparktf.errors import CorruptFileError, NotReadyError, StorageNotFoundError, StorageUnavailableError
@@ -60,14 +60,14 @@ def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, s
                 raise trouble
             raise not_ready(path, ready, lacking)
         if lacking != told:
-            say(f"the data is not ready, which is waited for up to {in_words(ready.wait)}: {lacking}")
+            say(f"the data is not ready, which is waited for up to {duration_text(ready.wait)}: {lacking}")
             told = lacking
         clock.sleep(min(ready.wait - waited_s, KNOBS.ready_poll_s, max(ready.wait / _LOOKS, 1.0)))
 
 
 def not_ready(path: str, ready: ReadyConfig, lacking: str) -> NotReadyError:
     """Returns what ends a run whose data is not there in time."""
-    waited = f" (data.ready.wait: {in_words(ready.wait)})" if ready.wait else ""
+    waited = f" (data.ready.wait: {duration_text(ready.wait)})" if ready.wait else ""
     return NotReadyError(f"data.path {path} is not ready{waited}: {lacking}. Submit the run again later")
 
 
@@ -101,8 +101,8 @@ class Lake:
         age_s = now_s - max(file.modified_ms for file in files) / 1000
         if ready.max_age is not None and age_s > ready.max_age:
             return (
-                f"{newest or at} was written {in_words(round(age_s))} ago, and data.ready.max_age is "
-                f"{in_words(ready.max_age)}"
+                f"{newest or at} was written {duration_text(round(age_s))} ago, and data.ready.max_age is "
+                f"{duration_text(ready.max_age)}"
             )
         if ready.min_rows is not None:
             rows = self._count([file for files in found.values() for file in files])

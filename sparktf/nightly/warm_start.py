@@ -6,11 +6,12 @@ import datetime as dt
 from contextlib import suppress
 from typing import NamedTuple
 
-from sparktf.config.duration import in_words
+from sparktf.config.duration import duration_text
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, TornCheckpointError
 from sparktf.nightly.foreknowledge import day_of, knows_later
+from sparktf.published.gated import FoundModel
 from sparktf.published.serving import ModelManifest, Serving
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage, name_of
@@ -37,17 +38,6 @@ class Beginning(NamedTuple):
     source: ModelSource | None = None
     scratch: str = ""
     warning: str = ""
-
-
-class FoundModel(NamedTuple):
-    """A model that may be begun from.
-
-    Attributes:
-        date: Day that it is of, as YYYY-MM-DD; "" where nobody knows.
-    """
-
-    source: ModelSource
-    date: str = ""
 
 
 def beginning_of(config: JobConfig, rundir: RunDirectory, file_systems: FileSystems, today: dt.date) -> Beginning:
@@ -86,8 +76,8 @@ def decide(found: FoundModel, day: str, full_every_s: float | None) -> Beginning
     source = found.source.model_copy(update={"full_date": found.source.full_date or found.date or day})
     if full_every_s is not None and is_full_due(source.full_date, day, full_every_s):
         return Beginning(
-            scratch=f"train.full_every: {in_words(full_every_s)}: the weights of {source.label} go back to a training "
-            f"from scratch of {source.full_date}: trains from scratch"
+            scratch=f"train.full_every: {duration_text(full_every_s)}: the weights of {source.label} go back to a "
+            f"training from scratch of {source.full_date}: trains from scratch"
         )
     return Beginning(source, warning=knows_later(f"this run of {day} begins from", source.label, found.date, day))
 

@@ -1,4 +1,4 @@
-"""A dated job that scores: `jobs/predict.py`."""
+"""The dated scoring job: `jobs/predict.py`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark import RDD
@@ -17,17 +18,16 @@ from pyspark.sql import types as t
 
 from sparktf.config.job import JobConfig
 from sparktf.config.predict_section import PredictConfig, PredictOutputConfig
-from sparktf.driver.plan.kept_apart import check_predictions
+from sparktf.driver.plan.kept_apart import check_apart, check_predictions, spot_of
 from sparktf.driver.source.choice import check_path
 from sparktf.driver.source.dataframe import filtered, open_dataframe, spark_errors
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.driver.spark.feeders import explained
+from sparktf.driver.spark.jvm_plans import input_files, root_paths
 from sparktf.errors import ColumnError, ConfigError
 from sparktf.nightly.foreknowledge import date_of, knows_later
-from sparktf.predict.apart import check_rows_apart, table_folder
-from sparktf.predict.exported_model import find_model
+from sparktf.predict.exported_model import find_model, located_model
 from sparktf.predict.loaded import LoadedModel, quoted
-from sparktf.predict.located import located_model
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.partition import DayFolder, Marker, Partition
 
@@ -35,28 +35,22 @@ _ONE_PARTITION = {
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "hive.exec.dynamic.partition.mode": "nonstrict",
 }
-"""Has `insertInto` replace the partitions that it has rows for, once they are written: not before, nor the table."""
+"""Makes `insertInto` replace only the partitions that it has rows for, after they are written."""
 
 _SOURCE_KEYS = ("path", "format", "options", "table", "version", "timestamp", "sql", "where")
 
 
 class Scored(NamedTuple):
-    """What a job has done.
-
-    Attributes:
-        version: Of the model: its number, else `run:<id>` or its path.
-        place: Where the predictions are.
-        warning: What is to be known of the model.
-    """
+    """The outcome of a scoring job."""
 
     rows: int
-    version: str
-    place: str
+    version: str  # Number of the model's version, else `run:<id>` or its path
+    place: str  # Folder or table of the predictions
     seconds: float
-    warning: str = ""
+    warning: str = ""  # A caveat about the model
 
-    def in_words(self) -> str:
-        """Returns it in one line."""
+    def gang_text(self) -> str:
+        """Returns one line for people."""
         rate = self.rows / max(self.seconds, 1e-9)
         said = f"scored {self.rows:,} rows with model {self.version} in {self.seconds:.1f} s ({rate:,.0f} rows/s)"
         return f"{said}: {self.place}"
@@ -66,14 +60,14 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     """Scores the rows of a day, and replaces the partition of its predictions.
 
     Args:
-        model: In place of `predict.model`.
+        model: Replaces `predict.model`.
 
     Raises:
-        SparkTFError: it failed; readers have what they had.
+        SparkTFError: it failed; readers still see the old predictions.
     """
     asked, date = config.predicted()
     began_s = time.monotonic()
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     if model is not None:
         config = config.model_copy(update={"predict": asked.model_copy(update={"model": model})})
         asked, _ = config.predicted()
@@ -105,7 +99,7 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
 
 
 def _source(spark: SparkSession, config: JobConfig, asked: PredictConfig, file_systems: FileSystems) -> DataFrame:
-    """Returns the rows that are to be scored."""
+    """Returns the rows to score."""
     given = asked.source
     if given is not None:
         if given.is_plain_files:
@@ -123,20 +117,20 @@ def _check_new(rows: DataFrame, asked: PredictConfig) -> None:
     for key, name in (("version_column", asked.version_column), ("output.partition", asked.output.partition)):
         if name in rows.columns:
             raise ColumnError(
-                f"predict.{key}: the rows have a column {name!r} already: name those that go on in predict.keep, "
-                "or give it another name"
+                f"predict.{key}: the rows have a column {name!r} already: leave it out of predict.keep, "
+                "or choose another name"
             )
 
 
 def _check_apart(spark: SparkSession, rows: DataFrame, output: PredictOutputConfig, file_systems: FileSystems) -> None:
     if output.path is not None:
-        check_rows_apart(rows, output.path, "predict.output.path", file_systems)
+        _check_rows_apart(rows, output.path, "predict.output.path", file_systems)
         return
     table = str(output.table)
     with spark_errors("predict.output.table"):
-        location = table_folder(spark, table) if spark.catalog.tableExists(table) else ""
+        location = _table_folder(spark, table) if spark.catalog.tableExists(table) else ""
     if location:
-        check_rows_apart(rows, location, f"predict.output.table {table}", file_systems)
+        _check_rows_apart(rows, location, f"predict.output.table {table}", file_systems)
 
 
 def _write(
@@ -169,8 +163,8 @@ def _write_table(spark: SparkSession, rows: DataFrame, table: str, column: str, 
     if [same(name) for name in by] != [same(column)]:
         how = ", ".join(by) or "nothing"
         raise ColumnError(
-            f"predict.output: table {table} is partitioned by {how}, and not by {column!r} alone: no day can be "
-            "replaced in it; name another table, or its column in predict.output.partition"
+            f"predict.output: table {table} is partitioned by {how}, not by {column!r} alone, so no day can be "
+            "replaced: name another table, or its column in predict.output.partition"
         )
     dated = rows.withColumn(column, sql.lit(str(date)).cast(schema[by[0]].dataType))
     found = {same(name): name for name in dated.columns}
@@ -183,10 +177,10 @@ def _write_table(spark: SparkSession, rows: DataFrame, table: str, column: str, 
 
 
 def _make_table(spark: SparkSession, rows: DataFrame, table: str, column: str) -> None:
-    """Makes a table without rows.
+    """Makes an empty table.
 
-    Made together with its first rows, it would come after their files, and a job that is killed in between leaves files
-    where no later one can make a table.
+    If it were made with its first rows, their files would come first, and a job killed in between would leave files
+    where no table can be made.
     """
     fields = [t.StructField(field.name, field.dataType) for field in rows.schema]
     schema = t.StructType([*fields, t.StructField(column, t.DateType())])
@@ -198,7 +192,7 @@ def _make_table(spark: SparkSession, rows: DataFrame, table: str, column: str) -
 
 
 def _spelling(spark: SparkSession) -> Callable[[str], str]:
-    """Returns what makes names equal that are one to Spark: Hive's tables have lower case alone."""
+    """Returns the form by which Spark compares names: Hive's tables are in lower case."""
     is_sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
     return str if is_sensitive else str.lower
 
@@ -210,7 +204,7 @@ def _drop_day(spark: SparkSession, table: str, column: str, date: dt.date) -> No
 
 @contextmanager
 def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Has a session other settings for a while."""
+    """Sets a session's settings for the duration of a block."""
     before = {key: spark.conf.get(key, None) for key in settings}
     try:
         for key, value in settings.items():
@@ -225,8 +219,40 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _run(action: Callable[[], None]) -> None:
-    """Runs a job of Spark's. Raises the error of ours that ended it, else what Spark's failure means."""
+    """Runs a Spark job. Raises our error if one ended it, else the meaning of Spark's failure."""
     try:
         action()
     except (PySparkException, Py4JError) as error:
         raise explained(error, "scoring") from error
+
+
+def _check_rows_apart(rows: DataFrame, output: str, key: str, file_systems: FileSystems) -> None:
+    """Refuses an output folder at, above or below a folder that a DataFrame reads, by whatever name.
+
+    Args:
+        output: The folder.
+        key: Configuration key of the folder or of its table, for messages.
+
+    Raises:
+        ConfigError: the folders overlap, or the path is invalid.
+        StorageError: the file system failed.
+    """
+    for folder in dict.fromkeys(root_paths(rows)):  # later files below them are read too
+        check_apart(output, f"what is scored, {folder}", spot_of(folder, file_systems), file_systems, key)
+    mine = spot_of(output, file_systems)
+    for folder in _folders_of_files(rows):
+        if mine.holds(spot_of(folder, file_systems)):  # a folder may lie beside a single file that is read
+            raise ConfigError(f"{key}: {output} overlaps with {folder}, where the rows are: give another folder")
+
+
+def _table_folder(spark: SparkSession, table: str) -> str:
+    """Returns the folder of a table; "" if it has none. Raises `SourceNotFoundError` without such a table."""
+    with spark_errors("predict.output.table"):
+        found = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+    return next((str(row.data_type) for row in found if row.col_name == "Location"), "")
+
+
+def _folders_of_files(rows: DataFrame) -> set[str]:
+    """Returns the folders of all files that are read."""
+    with spark_errors("predict.source"):
+        return {unquote(file).rpartition("/")[0] for file in input_files(rows)}

@@ -1,4 +1,4 @@
-"""Where an exported model lies, whichever folder of a run or of its publications somebody names."""
+"""Finds an exported model by any folder of a run or of its published versions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from sparktf.errors import ModelContractError, SourceNotFoundError, StorageNotFoundError, TornCheckpointError
-from sparktf.published.serving import CURRENT
-from sparktf.rundir import SERVING
+from sparktf.config.job import JobConfig
+from sparktf.config.predict_section import AS_OF, PUBLISHED, RUN
+from sparktf.errors import (
+    ConfigError,
+    ModelContractError,
+    SourceNotFoundError,
+    StorageNotFoundError,
+    TornCheckpointError,
+)
+from sparktf.nightly.foreknowledge import newest_before
+from sparktf.published.serving import CURRENT, Serving
+from sparktf.rundir import SERVING, RunDirectory
 from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.exported import EXPORTED, ModelFeed
 
 _GRAPH = "saved_model.pb"
@@ -18,20 +28,47 @@ _APART = "saved_model"
 
 
 class ExportedModel(NamedTuple):
-    """An exported model.
+    """An exported model."""
 
-    Attributes:
-        folder: That has its `feed.json`: a version's, or `model` of a run.
-        saved_model: The folder of the SavedModel: the same one for a version.
-        files: Of the SavedModel, as paths below it.
-        key: What it has in common with no other model, nor with another one at the same place later.
-    """
-
-    folder: str
-    saved_model: str
-    files: tuple[str, ...]
-    key: str
+    folder: str  # The folder of `feed.json`: that of a version, or `model` of a run
+    saved_model: str  # The folder of the SavedModel: the same one for a version
+    files: tuple[str, ...]  # Of the SavedModel, as paths below it
+    key: str  # Unique to this model, also among later ones in the same place
     feed: ModelFeed
+
+
+def located_model(config: JobConfig, model: str, day: str, file_systems: FileSystems) -> tuple[str, str]:
+    """Returns the path of a model, and the label of its version.
+
+    Args:
+        model: The value of `predict.model`.
+        day: The day to score, as YYYY-MM-DD.
+
+    Raises:
+        ConfigError: there is none.
+        StorageError: the storage failed.
+    """
+    root = file_systems.normalise(config.output.path)
+    storage = file_systems.open(root)
+    serving = Serving(storage, root, config.name)
+    if model == AS_OF:
+        found = newest_before(serving, config.name, day)
+        return found.folder, str(found.number)
+    if model == PUBLISHED:
+        version = serving.current_version()
+        if version is None:
+            raise ConfigError(
+                f"predict.model: {PUBLISHED}: {config.name} has no published model in {serving.path}: publish one, or "
+                "name a run's by run:<id>"
+            )
+        return version.folder, str(version.number)
+    if model.startswith(RUN):
+        rundir = RunDirectory(root, config.name, model.removeprefix(RUN))
+        if not storage.exists(rundir.model):
+            raise ConfigError(f"predict.model: {model}: {rundir.path} has no model")
+        return rundir.model, model
+    path = file_systems.normalise(model)
+    return path, path
 
 
 def find_model(storage: Storage, path: str) -> ExportedModel:
@@ -42,7 +79,7 @@ def find_model(storage: Storage, path: str) -> ExportedModel:
 
     Raises:
         SourceNotFoundError: there is none.
-        ModelContractError: it cannot be scored with, since it does not say of which columns its inputs are made.
+        ModelContractError: it cannot score, since it does not name the columns of its inputs.
         TornCheckpointError: `CURRENT` names no version.
         StorageError: the storage failed.
     """
@@ -62,18 +99,18 @@ def find_model(storage: Storage, path: str) -> ExportedModel:
 
 
 def _current(storage: Storage, serving: str) -> str | None:
-    """Returns the folder of the version that readers take; None where there are no versions."""
+    """Returns the folder of the current version; None without versions."""
     try:
         number = storage.read_bytes(f"{serving}/{CURRENT}").decode(errors="replace").strip()
     except StorageNotFoundError:
         return None
     if not number.isdigit() or not storage.exists(f"{serving}/{number}/{_GRAPH}"):
-        raise TornCheckpointError(f"{serving}/{CURRENT} names no version that is there")
+        raise TornCheckpointError(f"{serving}/{CURRENT} names a version that does not exist")
     return f"{serving}/{number}"
 
 
 def saved_files(storage: Storage, saved_model: str) -> tuple[tuple[str, ...], str]:
-    """Returns the files of a SavedModel, as paths below its folder, and a key that it has alone.
+    """Returns the files of a SavedModel, as paths below its folder, and a key that no other model has.
 
     Raises:
         SourceNotFoundError: there is none.
@@ -93,8 +130,8 @@ def _read(storage: Storage, folder: str, saved_model: str) -> ExportedModel:
         feed = ModelFeed.model_validate_json(storage.read_bytes(f"{folder}/{EXPORTED}"))
     except StorageNotFoundError:
         raise ModelContractError(
-            f"{folder} has no {EXPORTED}, which says of which columns its inputs are made: it was exported by an older "
-            "version of sparktf; train it again"
+            f"{folder} has no {EXPORTED} with the columns of its inputs: it was exported by an older "
+            "version of sparktf: train it again"
         ) from None
     except ValidationError as error:
         wrong = f"{error.error_count()} of its fields are not as this version writes them"
@@ -104,5 +141,5 @@ def _read(storage: Storage, folder: str, saved_model: str) -> ExportedModel:
 
 
 def _belongs(file: str) -> bool:
-    """Whether a file in the folder is one of the SavedModel's own."""
+    """Whether a file in the folder is part of the SavedModel."""
     return file in (_GRAPH, "fingerprint.pb") or file.startswith(("variables/", "assets/"))

@@ -1,4 +1,4 @@
-"""A model that was trained here, and the DataFrames that it scores."""
+"""A trained model, and the DataFrames that it scores."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from pyspark.sql import types as sql
 
 from sparktf.driver.plan.features import Schema, nearest
 from sparktf.driver.source.origin import arrow_schema
-from sparktf.driver.spark.application import hadoop_conf, slots_of
+from sparktf.driver.spark.application import file_systems_of, hadoop_conf, slots_of
 from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
-from sparktf.executor.scored_rows import ScoringSettings, arrow_type, is_single, scored
+from sparktf.executor.scored_rows import ScoringSettings, is_single, output_arrow_type, scored
 from sparktf.feed.arrays.arrow_types import fits
 from sparktf.feed.arrays.nested import path_of
 from sparktf.predict.exported_model import ExportedModel, find_model
-from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.exported import ModelOutput
 from sparktf.wire.scored_model import ScoredModel
 
 PREDICTION = "prediction"
-"""The column of a model's only output, as Spark's own models call theirs."""
+"""The column of a model's only output, named as in Spark's own models."""
 
 BATCH_ROWS = 4096
 SIGNATURE = "serving_default"
@@ -40,10 +39,10 @@ _SPARK: dict[pa.DataType, sql.DataType] = {
 
 
 class LoadedModel:
-    """A model to score with. Its columns are made into tensors as they were in its training.
+    """A model to score with. Its columns become tensors as they did in its training.
 
     Attributes:
-        path: Of the folder that it was found in: a published version's, or a run's `model`.
+        path: Its folder: that of a published version, or `model` of a run.
     """
 
     def __init__(
@@ -70,10 +69,10 @@ class LoadedModel:
         return tuple(output.name for output in self._found.feed.outputs)
 
     def reading(self, columns: Mapping[str, str]) -> LoadedModel:
-        """Returns the model, which reads other columns than in its training.
+        """Returns the model reading other columns than in its training.
 
         Args:
-            columns: Its own column -> the one that is read in its place.
+            columns: Its own column -> the column to read instead.
         """
         spec = self._found.feed.spec
         features = tuple(
@@ -95,23 +94,23 @@ class LoadedModel:
         batch_rows: int = BATCH_ROWS,
         max_bad_rows: int = 0,
     ) -> DataFrame:
-        """Returns the DataFrame with a column for each output behind its own ones; computes nothing yet.
+        """Returns the DataFrame with a column for each output appended; computes nothing yet.
 
-        An output of one value a row is a number or a text; others are arrays. The model is loaded once an executor,
-        in a process of its own.
+        An output of one value a row is a number or a text; others are arrays. Each executor loads the model once, in a
+        process of its own.
 
         Args:
-            columns: Output -> its column; outputs that are not named are left out. A single name is that of the only
+            columns: Output -> its column; outputs that are not named are left out. A single name is for the only
                 output. Default: "prediction" for the only output, else the outputs' own names.
-            keep: Columns of `df` that go on. Default: all.
-            batch_rows: The model is called with so many rows at most.
-            max_bad_rows: So many rows of a partition may fail a check, such as for null: their predictions are null.
-                One more, and the job fails with a `BadValueError` that names partition, row and column.
+            keep: Columns of `df` to keep. Default: all.
+            batch_rows: The most rows in one call of the model.
+            max_bad_rows: Rows of a partition that may fail a check, such as for null: their predictions are null. With
+                one more the job fails with a `BadValueError` that names partition, row and column.
 
         Raises:
-            ColumnError: a column is not there.
+            ColumnError: a column does not exist.
             BadValueError: a column's type cannot become the tensor that it was in training.
-            ConfigError: an output or a number that cannot be.
+            ConfigError: an output does not exist, or a number is invalid.
         """
         if batch_rows < 1 or max_bad_rows < 0:
             raise ConfigError("batch_rows must be 1 or more, and max_bad_rows 0 or more")
@@ -137,7 +136,7 @@ class LoadedModel:
         plain = df.select(*(df[quoted(name)] for name in names)).toDF(*(f"c{i}" for i in range(len(names))))
         given = [df.schema[name] for name in going]
         kinds = [*((field.dataType, field.metadata) for field in given), *((self._type(o), None) for o in named)]
-        # The metadata is what stages of Spark ML know of a column, such as the names of its categories.
+        # Stages of Spark ML keep facts of a column in its metadata, such as the names of its categories.
         fields = [sql.StructField(f"c{i}", kind, metadata=known) for i, (kind, known) in enumerate(kinds)]
         return plain.mapInArrow(score, sql.StructType(fields)).toDF(*going, *named.values())
 
@@ -160,18 +159,20 @@ class LoadedModel:
         if isinstance(columns, str):
             if len(outputs) > 1:
                 raise ConfigError(
-                    f"the model has several outputs: name a column for each of {', '.join(outputs)} that you want"
+                    f"columns: {columns!r} is one name for several outputs: name columns of {', '.join(outputs)}"
                 )
             columns = dict.fromkeys(outputs, columns)
         for name in columns:
             if name not in outputs:
                 raise ConfigError(f"the model has no output {name!r}{nearest(name, outputs)}")
-        if unfit := next((name for name in columns if arrow_type(outputs[name].dtype) is None), None):
-            raise ModelContractError(f"output {unfit!r} is {outputs[unfit].dtype}, of which there is no column")
+        if unfit := next((name for name in columns if output_arrow_type(outputs[name].dtype) is None), None):
+            raise ModelContractError(
+                f"output {unfit!r} is {outputs[unfit].dtype}, which no column can hold: leave it out"
+            )
         return {outputs[name]: column for name, column in columns.items()}
 
     def _paths(self, df: DataFrame) -> dict[str, tuple[str, ...]]:
-        """Returns the column, or the column and the fields in it, that each name of a feature stands for."""
+        """Returns the path of each feature name: a column, then the fields within it."""
         types = self._types(df)
         return {name: path_of(types, name) or (name,) for name in self.columns}
 
@@ -179,7 +180,7 @@ class LoadedModel:
         return {field.name: field.type for field in arrow_schema(self._spark, df.schema)}
 
     def _check(self, df: DataFrame, going: Sequence[str], named: Mapping[ModelOutput, str]) -> None:
-        """Checks that the columns are there, and of types that become the tensors."""
+        """Checks that the columns exist and have types that can become the tensors."""
         types = self._types(df)
         schema = Schema(types, lambda column: None)
         for feature in self._found.feed.spec.features:
@@ -187,7 +188,7 @@ class LoadedModel:
                 kind = schema.arrow_type(name, f"input {feature.name}")
                 if not fits(feature, kind):
                     raise BadValueError(
-                        f"input {feature.name}: column {name!r} is {kind}, of which {feature.dtype} cannot be made"
+                        f"input {feature.name}: column {name!r} is {kind} and cannot be converted to {feature.dtype}"
                     )
         for name in going:
             if name not in types:
@@ -199,7 +200,7 @@ class LoadedModel:
                 )
 
     def _type(self, output: ModelOutput) -> sql.DataType:
-        kind: Any = arrow_type(output.dtype)
+        kind: Any = output_arrow_type(output.dtype)
         found: sql.DataType = _SPARK[kind]
         for _ in () if is_single(output) else output.shape:
             found = sql.ArrayType(found)
@@ -214,14 +215,14 @@ def load_model(spark: SparkSession, path: str) -> LoadedModel:
 
     Raises:
         SourceNotFoundError: there is no model.
-        ModelContractError: it does not say of which columns its inputs are made.
+        ModelContractError: it does not name the columns of its inputs.
         StorageError: the storage failed.
     """
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     path = file_systems.normalise(path)
     return LoadedModel(spark, find_model(file_systems.open(path), path))
 
 
 def quoted(name: str) -> str:
-    """Returns a column's name as SQL and `DataFrame.select` take it, whatever it has in it."""
+    """Returns a column's name quoted for SQL and `DataFrame.select`."""
     return "`" + name.replace("`", "``") + "`"

@@ -107,7 +107,7 @@ def read_footers(storage: Storage, data: DataConfig, plan: Plan) -> Footers:
     return Footers(statistics, frozenset(known | set(partitioned)), frozenset(ends))
 
 
-def judge(checks: ChecksConfig, footers: Footers, then: Baseline | None) -> ChecksForecast:
+def judge_footers(checks: ChecksConfig, footers: Footers, then: Baseline | None) -> ChecksForecast:
     """Returns which bounds hold and which do not, by what footers know.
 
     Args:

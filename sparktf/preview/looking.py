@@ -7,27 +7,25 @@ import json
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
-from sparktf.driver.check import Findings, check_feeders, check_gang, plan_here
-from sparktf.driver.output import check_folder, check_same_plan
+from sparktf.driver.check import plan_here
+from sparktf.driver.output import check_same_plan
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import load_plan
+from sparktf.driver.run_checks import Basis, Findings, Scene, look_at_run
 from sparktf.driver.spark.masters import Slots, master_of, master_to_submit_to
 from sparktf.errors import (
     DataError,
-    PreflightError,
     StorageError,
     StorageNotFoundError,
-    StoragePermissionError,
     TornCheckpointError,
 )
 from sparktf.feed.formats.format import format_of
-from sparktf.hadoop import HadoopConf
 from sparktf.nightly.data_checks import find_baseline
 from sparktf.nightly.earlier_runs import earlier_runs
 from sparktf.nightly.readiness import Lake, not_ready
@@ -42,7 +40,7 @@ from sparktf.preview.expectation import (
     updates_of,
     wanted_hosts,
 )
-from sparktf.preview.footer_checks import judge, read_footers
+from sparktf.preview.footer_checks import judge_footers, read_footers
 from sparktf.preview.forecast import (
     ChampionForecast,
     ChecksForecast,
@@ -94,18 +92,20 @@ class _Look:
     clock: Clock
     say: Callable[[str], None]
     found: Findings = field(default_factory=Findings)
-    warnings: list[str] = field(default_factory=list)
 
     def forecast(self) -> Forecast:
         """Returns what there is to say."""
-        check_gang(self.config, self.slots, self.found)
+        scene = Scene(self.config, self.slots, self.systems, has=(), rundir=self.rundir)
+        look_at_run(scene, self.found)
         room = self._room()
-        with self.found.part():
-            self._check_output()
+        readable = replace(scene, has=(Basis.LISTING,))
+        look_at_run(readable, self.found, scene.has)
         run = self._run()
         is_planned = self._is_planned()
         data = DataForecast() if is_planned else self._ready()
         plan = self._plan()
+        if plan is not None and plan.staged:
+            look_at_run(replace(readable, has=(Basis.LISTING, Basis.FED)), self.found, readable.has)
         checkpoint = self._checkpoint() if is_planned else None
         checks = None
         hosts: Sequence[str] = ()
@@ -138,7 +138,7 @@ class _Look:
                 Problem(type=type(error).__name__, verdict=int(error.verdict), message=str(error))
                 for error in self.found.errors
             ),
-            warnings=tuple(self.warnings),
+            warnings=tuple(self.found.warnings),
             known=tuple(self.found.known),
             unknown=tuple(self.found.unknown),
             run=run.model_copy(update={"rows_left": left, "step": checkpoint.step if checkpoint else 0}),
@@ -172,7 +172,7 @@ class _Look:
             room = room_on_yarn(self.config, self.slots, manager.step_mib, hosts)
             fits, nodes = room.forecast.fits, room.forecast.nodes
             if fits is not None and fits < nodes:
-                self.warnings.append(
+                self.found.warnings.append(
                     f"YARN has room for {fits} of {nodes} executors now: the run waits for the others for up to "
                     f"{self.config.timeouts.reserve:g} s (timeouts.reserve)"
                 )
@@ -190,16 +190,6 @@ class _Look:
         return (wanted_hosts(self.config, plan) if asks else []) or [""] * readers
 
     # ---- the run ----
-
-    def _check_output(self) -> None:
-        path = self.config.output.path
-        try:
-            self.storage.exists(path if self.rundir is None else self.rundir.result)
-        except StoragePermissionError as error:
-            raise PreflightError(f"output.path cannot be read: {error}") from error
-        if self.rundir is not None:
-            check_folder(self.storage, self.rundir)
-        self.found.unknown.append("whether output.path can be written, since nothing is")
 
     def _run(self) -> RunForecast:
         if self.rundir is None:
@@ -220,7 +210,7 @@ class _Look:
             if step is Step.IS_OWNED:
                 raise owned_error(self.rundir, term)
             if step is Step.LOOK_AGAIN:
-                self.warnings.append(
+                self.found.warnings.append(
                     f"the run is owned by {term.owner or 'another submission'}, which gave no sign of life just now: "
                     f"it is taken over once it has given none for {self.config.timeouts.owner:g} s (timeouts.owner)"
                 )
@@ -253,12 +243,8 @@ class _Look:
                 plan = load_plan(self.storage, self.rundir.plan)
                 check_same_plan(self.config, plan, self.rundir)
                 return plan
-            fresh = plan_here(
-                self.config, self.systems, self.found, self.say, deep=True, located=self.slots.master.grants_executors
-            )
-            if fresh is not None:
-                check_feeders(self.config, self.slots, fresh, self.found)
-            return fresh
+            located = self.slots.master.grants_executors
+            return plan_here(self.config, self.systems, self.found, self.say, deep=True, located=located)
         return None
 
     def _checkpoint(self) -> Manifest | None:
@@ -295,11 +281,11 @@ class _Look:
             rundir = self.rundir or RunDirectory(self.config.output.path, self.config.name, _NO_RUN)
             then = None
             with suppress(StorageNotFoundError):  # the name has no run yet
-                then = find_baseline(self.storage, rundir, self.warnings.append)
+                then = find_baseline(self.storage, rundir, self.found.warnings.append)
             storage = self.systems.open(plan.files[0])
-            told = judge(checks, read_footers(storage, self.config.data, plan), then)
+            told = judge_footers(checks, read_footers(storage, self.config.data, plan), then)
             refused = [f.text for f in told.findings if f.level == "refuse" and f.certain]
-            self.warnings += [f.text for f in told.findings if not (f.level == "refuse" and f.certain)]
+            self.found.warnings += [f.text for f in told.findings if not (f.level == "refuse" and f.certain)]
             with self.found.part():
                 if refused:
                     raise DataError(f"the data is refused: {'; '.join(refused)}")
@@ -314,7 +300,7 @@ class _Look:
                 self.storage, self.config.output.path, self.config.name, but=self.rundir.run_id if self.rundir else ""
             )
         except StorageError as error:
-            self.warnings.append(f"earlier runs are not looked at: {error}")
+            self.found.warnings.append(f"earlier runs are not looked at: {error}")
             return FormerRuns(runs=())
         sizes = {
             "checkpoint_nbytes": self._nbytes((run.checkpoint for run in runs), Manifest),
@@ -336,7 +322,7 @@ class _Look:
             rundir = self.rundir or RunDirectory(self.config.output.path, self.config.name, _NO_RUN)
             beginning = beginning_of(self.config, rundir, self.systems, self._today())
             self.found.known += filter(None, [beginning.scratch])
-            self.warnings += filter(None, [beginning.warning])
+            self.found.warnings += filter(None, [beginning.warning])
             return beginning.source.label if beginning.source is not None else ""
         return ""
 
@@ -348,7 +334,7 @@ class _Look:
         try:
             return self._publish(serving), self._champion(serving)
         except StorageError as error:
-            self.warnings.append(f"published models are not looked at: {error}")
+            self.found.warnings.append(f"published models are not looked at: {error}")
             return None, None
 
     def _publish(self, serving: Serving) -> PublishForecast | None:
@@ -377,18 +363,23 @@ class _Look:
 
 
 def look_ahead(
-    config: JobConfig, run_id: str | None, master: str, clock: Clock, say: Callable[[str], None]
+    config: JobConfig,
+    run_id: str | None,
+    master: str,
+    systems: FileSystems,
+    clock: Clock,
+    say: Callable[[str], None],
 ) -> Forecast:
     """Returns what a run would be like that was submitted now.
 
     Args:
         master: Spark's, for the run.
+        systems: Those of this process.
         say: Takes a line of progress.
 
     Raises:
-        ConfigError: paths name no file system, or Hadoop's configuration cannot be read.
+        ConfigError: paths name no file system.
     """
-    systems = FileSystems(HadoopConf.from_environment())
     config = normalised(config, systems.normalise)
     root = config.output.path
     rundir = None if run_id is None else RunDirectory(root, config.name, run_id)

@@ -1,4 +1,4 @@
-"""Where a module would be imported from, found without importing anything."""
+"""Finds the file of a module without importing anything."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from importlib.machinery import FileFinder, ModuleSpec, PathFinder
 
 
 def find_module(module: str, path: Sequence[str]) -> ModuleSpec | None:
-    """Returns where a module would be imported from, None if nowhere.
+    """Returns the spec of a module, None if there is none; packages around it are not imported either.
 
-    Not even the packages around it are imported. The spec's name is the last part of the module's.
+    The spec's name is the last part of the module's.
     """
     forget_folders()
     found: ModuleSpec | None = None
@@ -28,9 +28,9 @@ def find_module(module: str, path: Sequence[str]) -> ModuleSpec | None:
 
 
 def forget_folders() -> None:
-    """Has Python list the folders that it imports from anew: files may have come since.
+    """Makes Python list the folders it imports from again: they may have new files.
 
-    `importlib.invalidate_caches` would read all zips again, too, which do not change: a tenth of a second for Spark's.
+    `importlib.invalidate_caches` would also read all zips again, which do not change: 0.1 s for Spark's.
     """
     for place, finder in list(sys.path_importer_cache.items()):
         if finder is None or not os.path.isabs(place):
@@ -40,6 +40,6 @@ def forget_folders() -> None:
 
 
 def _found_otherwise(name: str) -> ModuleSpec | None:
-    """Returns what finders other than folders and zips find: built-in modules, packages installed as editable."""
+    """Returns the spec by finders other than folders and zips: of built-in and editable modules."""
     finders = (getattr(finder, "find_spec", None) for finder in sys.meta_path if finder is not PathFinder)
     return next(filter(None, (find(name, None) for find in finders if find is not None)), None)

@@ -1,4 +1,4 @@
-"""The TCP ports of a node: held for a TensorFlow server that starts later, or taken by a server of ours."""
+"""The TCP ports of a node: reserved for a TensorFlow server that starts later, or taken by a server of ours."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TypeVar
 from sparktf.errors import PreflightError
 
 LOOPBACK = "127.0.0.1"
-"""The host of all nodes where they are on one machine: what is ours has no port there, but unix sockets."""
+"""The host of all nodes on one machine, where our servers use unix sockets instead of ports."""
 
 _Server = TypeVar("_Server")
 
 
 def started(host: str, ports: str, start: Callable[[int | None], _Server]) -> _Server:
-    """Starts a server of a node's: at a free port where there are other hosts, without one where there are none.
+    """Starts a server of a node: at a free port, or without one on a single machine.
 
     Args:
         host: The node's, as others reach it.
         ports: See `at_free_port`.
-        start: See `at_free_port`; gets None where there are no other hosts.
+        start: See `at_free_port`; gets None on a single machine.
 
     Raises:
         PreflightError: it can start at none of the ports.
@@ -32,8 +32,7 @@ def at_free_port(ports: str, start: Callable[[int], _Server]) -> _Server:
     """Starts a server at a free port of the range ("30000-30100"), or at any ("0").
 
     Args:
-        start: Starts it at a port, 0 for any. Raises `OSError` if it cannot, as where somebody else has just taken that
-            one: then the next is tried.
+        start: Starts it at a port, 0 for any. Raises `OSError` if the port has just been taken: the next one is tried.
 
     Raises:
         PreflightError: it can start at none of them.
@@ -47,8 +46,8 @@ def at_free_port(ports: str, start: Callable[[int], _Server]) -> _Server:
     raise _no_port(ports, failure) from failure
 
 
-class HeldPort:
-    """A port bound with SO_REUSEPORT but not listened on, so that nobody else gets it until TensorFlow binds it too."""
+class BoundPort:
+    """A port bound with SO_REUSEPORT but not listened on: it stays free for TensorFlow, which binds it too."""
 
     def __init__(self, ports: str = "0") -> None:
         """Binds a free port of the range ("30000-30100"), or any ("0").
@@ -80,7 +79,7 @@ class HeldPort:
 
 
 def _free_ports(ports: str) -> Iterator[int]:
-    """Yields the ports of a range that are free when they are asked for."""
+    """Yields the free ports of a range."""
     first, _, last = ports.partition("-")
     return (port for port in range(int(first), int(last or first) + 1) if _is_free(port))
 
@@ -91,7 +90,7 @@ def _no_port(ports: str, failure: OSError | None = None) -> PreflightError:
 
 
 def _is_free(port: int) -> bool:
-    """Whether the port can be bound without SO_REUSEPORT: another agent may hold it in the same way."""
+    """Whether the port can be bound without SO_REUSEPORT: another agent may have bound it with that."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
             probe.bind(("", port))

@@ -1,4 +1,4 @@
-"""What Linux does with a process when the one above it ends."""
+"""What Linux does with a process when its parent ends."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with(parent: int) -> bool:
-    """Asks the kernel to kill this process when the parent's thread dies that has started it, however that happens.
+    """Asks the kernel to kill this process when the thread of the parent that started it dies.
 
     Returns:
-        Whether it will; not if the parent has died before the kernel was asked: then end the process yourself.
+        Whether it will; False if the parent died before the call: then end the process yourself.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent
 
 
 def outlive_parent() -> None:
-    """Takes back what `die_with` has asked for."""
+    """Undoes `die_with`."""
     _prctl(_PR_SET_PDEATHSIG, 0)
 
 

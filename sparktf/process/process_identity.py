@@ -1,4 +1,4 @@
-"""Which process is which: a number is another process's once its own has ended, its start time is not."""
+"""Identifies a process by its number and start time: numbers are used again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def process_of(pid: int) -> tuple[str, int, str]:
-    """Returns a process's name, parent and start time; "", 0 and "?" of one that there is not."""
+    """Returns a process's name, parent and start time; "", 0 and "?" if it does not exist."""
     try:
         before, _, after = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     except OSError:
@@ -16,6 +16,6 @@ def process_of(pid: int) -> tuple[str, int, str]:
 
 
 def is_alive(identity: str) -> bool:
-    """Whether the process "<pid>@<start time>" is still there."""
+    """Whether the process "<pid>@<start time>" still exists."""
     pid, _, start = identity.partition("@")
     return process_of(int(pid))[2] == start

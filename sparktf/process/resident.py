@@ -1,4 +1,4 @@
-"""What a process keeps in memory and needs not: the container it runs in counts it."""
+"""Gives back memory that a process does not need but that its container counts."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from pathlib import Path
 
 _MADV_DONTNEED = 4
 _SETTLED_S = 0.1
-"""Longer than a library is on its way into the process."""
+"""Longer than the loading of a library takes."""
 
 
 def forget_libraries() -> None:
-    """Lets go of the pages of shared libraries that were only read: the system has them, and YARN counts them again.
+    """Drops the clean pages of shared libraries: the page cache has them, and YARN counts them for each process.
 
-    Those that are needed again come back by themselves. Other threads may run meanwhile.
+    Pages that are needed again are loaded again. Other threads may run meanwhile.
     """
     libc = ctypes.CDLL(None)
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     before = set(_read_only())
-    time.sleep(_SETTLED_S)  # what is a library's now and was then, is no other's a moment later
+    time.sleep(_SETTLED_S)  # an address that held a library both times is not being reused for another mapping
     for begin, end in before.intersection(_read_only()):
         libc.madvise(begin, end - begin, _MADV_DONTNEED)
 
 
 def give_back_freed() -> None:
-    """Returns to the system what was freed, and the C library keeps for the next time."""
+    """Returns freed memory that the C library caches to the system."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's alone
     if trim is not None:
         trim(0)
 
 
 def greatest_mib() -> int:
-    """Returns the most that this process has had in memory, in MiB; `getrusage` counts what its parent had, too."""
+    """Returns the peak memory of this process in MiB; `getrusage` would include its parent's."""
     status = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmHWM:"))
 
 
 def _read_only() -> Iterator[tuple[int, int]]:
-    """Yields where libraries lie that nobody has written to: first byte and end."""
+    """Yields the first and end address of unmodified library pages."""
     begin = end = 0
     for line in Path("/proc/self/smaps").read_text().splitlines():
         first, *rest = line.split()

@@ -1,6 +1,6 @@
-"""Which Python sparktf runs on: asked before anything is imported that others lack.
+"""Checks the Python version before any import that other versions cannot do.
 
-Imports nothing of sparktf's, and runs on Pythons that sparktf does not.
+Imports nothing of sparktf's, and runs on Pythons that sparktf does not support.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 _REFUSED = 2
-"""As `sparktf.errors.Verdict` has it, which other Pythons cannot import."""
+"""As in `sparktf.errors.Verdict`, which other Pythons cannot import."""
 
 _FIRST_PYTHON, _LAST_PYTHON = (3, 11), (3, 13)
 
 
 def python_complaint(version: Sequence[int], who: str = "this") -> str | None:
-    """Returns why a Python will not do, None where it will."""
+    """Returns why a Python is not supported, None if it is."""
     if _FIRST_PYTHON <= tuple(version[:2]) <= _LAST_PYTHON:
         return None
     return (
@@ -27,9 +27,9 @@ def python_complaint(version: Sequence[int], who: str = "this") -> str | None:
 
 
 def start(job: str) -> NoReturn:
-    """Runs a job of `sparktf.main`, and ends the process with its verdict: refused, where this Python cannot run it.
+    """Runs a job of `sparktf.main`, and ends the process with its verdict; refuses an unsupported Python.
 
-    Python itself would end with 1 for an import that fails, which is the model's own failure.
+    Python itself would end with 1 for a failed import, which stands for a failure of the model's code.
     """
     complaint = python_complaint(sys.version_info[:2], sys.executable)
     if complaint is None:
@@ -44,7 +44,7 @@ def start(job: str) -> NoReturn:
 
 
 def lacks(error: ImportError) -> str:
-    """Returns what to say of a Python that cannot import what sparktf needs."""
+    """Returns the message for a Python without the modules that sparktf needs."""
     return (
         f"{sys.executable} cannot run sparktf: {error}: install sparktf with all it needs there, or name another "
         "Python in PYSPARK_PYTHON"

@@ -7,10 +7,10 @@ from typing import Any
 
 
 def mlmodel_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a published model's file `MLmodel` says, by which `mlflow.tensorflow.load_model` loads it.
+    """Returns the content of `MLmodel`, by which `mlflow.tensorflow.load_model` loads a published model.
 
     Args:
-        config: The configuration's YAML; empty is returned where it registers no model.
+        config: The configuration's YAML; the content is empty if that registers no model.
     """
     mlflow = (config.get("output") or {}).get("mlflow") or {}
     if not mlflow.get("registered_model"):

@@ -334,12 +334,12 @@ class Serving:
 
     def _show(self, turn: Turn, staged: str) -> int:
         number = self.next_number()
-        turn.show(staged, number)
+        turn.place(staged, f"{self.path}/{number}")
         self._point(turn, number)
         return number
 
     def _point(self, turn: Turn, number: int) -> None:
-        turn.put(CURRENT, f"{number}\n".encode())
+        turn.put(f"{self.path}/{CURRENT}", f"{number}\n".encode())
 
     def _earlier(self, to: int | None) -> Version:
         current, versions = self.current(), self.versions()
@@ -373,7 +373,7 @@ class Serving:
         ours = [version for version in self.versions() if self._is_ours(version)]
         old = [version for version in ours[:-keep] if version.number != current]
         for version in old:
-            turn.remove(name_of(version.folder))
+            turn.take_in(version.folder)
         return tuple(version.number for version in old)
 
     def _is_ours(self, version: Version) -> bool:

@@ -1,4 +1,4 @@
-"""What a run has taken over from another one's model: `train.init_from`."""
+"""The weights taken over from another run's model: `train.init_from`."""
 
 from __future__ import annotations
 
@@ -8,43 +8,30 @@ from sparktf.message import Message
 
 
 class CarriedVariable(Message):
-    """What became of one variable of the model that begins.
-
-    Attributes:
-        how: "kept" whole, "entries" of a table over a vocabulary, or "new".
-        kept: Of a table, entries taken over; `new`: entries initialised; `left`: entries of the source that are gone.
-        why: Of a new one, why it was not taken over: no such variable there, or of another shape.
-    """
+    """The origin of one variable of the new model."""
 
     name: str
     shape: tuple[int, ...]
-    how: Literal["kept", "entries", "new"]
+    how: Literal["kept", "entries", "new"]  # "kept" whole, "entries" of a table matched by vocabulary, or "new"
+    # Of a table, entries taken over; `new`: entries initialised; `left`: entries of the source that are gone
     kept: int = 0
     new: int = 0
     left: int = 0
-    why: str = ""
+    why: str = ""  # Why a new one was not taken over: the source has no such variable, or one of another shape
 
 
 class Carried(Message):
-    """What was taken over.
+    """The weights taken over."""
 
-    Attributes:
-        source: What it is from, as messages call it: "version 14", "run churn/2026-11-19", or a path.
-        run_id: The run that trained it; "" where nobody knows.
-        optimizer: Whether the optimizer's state was taken over too.
-        full_date: Day of the training from scratch that the weights go back to; "" where nobody knows.
-        left: Names of variables of the source that nobody took.
-    """
-
-    source: str
-    run_id: str = ""
-    optimizer: bool = False
-    full_date: str = ""
+    source: str  # Its name in messages: "version 14", "run churn/2026-11-19", or a path
+    run_id: str = ""  # The run that trained it; "" if unknown
+    optimizer: bool = False  # Whether the optimizer's state was taken over too
+    full_date: str = ""  # Day of the training from scratch behind the weights; "" if unknown
     variables: tuple[CarriedVariable, ...] = ()
-    left: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # Names of the source's variables that were not taken over
 
-    def in_words(self) -> str:
-        """Returns it in one line."""
+    def gang_text(self) -> str:
+        """Returns one line for people."""
         kept = [v for v in self.variables if v.how != "new"]
         text = f"begins from {self.source}: {len(kept)} of {_count(len(self.variables), 'variable')} kept"
         if self.optimizer:

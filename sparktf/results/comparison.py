@@ -1,4 +1,4 @@
-"""What the gate found: a run's model (the challenger) beside the published one (the champion), on the same rows."""
+"""The gate's outcome: a run's model (the challenger) against the published one (the champion), on the same rows."""
 
 from __future__ import annotations
 
@@ -9,84 +9,61 @@ from sparktf.message import Message
 Judgement = Literal[
     "good", "worse, within the tolerance", "worse", "undecided", "out of bounds", "too few rows", "not compared"
 ]
-"""Of one metric, on all rows or a slice; "too few rows" and "not compared" decide nothing."""
+"""The finding on one metric, on all rows or a slice; "too few rows" and "not compared" decide nothing."""
 
 TOLERATED: Judgement = "worse, within the tolerance"
-"""Beyond doubt worse than the opponent, and by no more than was allowed: good enough, and nothing to call good."""
+"""Significantly worse than the opponent, but within the tolerance: it passes, but is not called good."""
 
 
 class Difference(Message):
-    """One metric of both models, on all rows or on a slice of them.
-
-    Attributes:
-        slice: "" for all rows, else "country=de".
-        champion: None where there is none, or it could not be evaluated.
-        low: Lower end of the paired bootstrap interval of challenger - champion, with the sign turned where less is
-            better: above 0 the challenger is better. `high` likewise; both None where nothing was compared.
-        tolerance: By how much the challenger may be worse; None where nothing was asked.
-        least: Bound of the challenger's value, `most` likewise.
-        rows_needed: How many rows would have decided it, if they were as these; of an undecided one.
-    """
+    """One metric of both models, on all rows or on a slice of them."""
 
     metric: str
-    slice: str = ""
+    slice: str = ""  # "" for all rows, else "country=de"
     rows: int
     challenger: float
-    champion: float | None = None
+    champion: float | None = None  # None without a champion, or if it could not be evaluated
+    # Lower end of the paired bootstrap interval of challenger - champion, with the sign turned where less is better:
+    # above 0 the challenger is better. `high` likewise; both None where nothing was compared.
     low: float | None = None
     high: float | None = None
-    tolerance: float | None = None
-    least: float | None = None
+    tolerance: float | None = None  # By how much the challenger may be worse; None without such a condition
+    least: float | None = None  # Lower bound of the challenger's value; `most` is the upper one
     most: float | None = None
     finding: Judgement
-    rows_needed: int | None = None
+    rows_needed: int | None = None  # How many rows like these would have decided an undecided difference
 
 
 class Anchored(Message):
-    """The challenger beside the anchor: of the last published versions the best, where that is not the champion.
+    """The challenger against the anchor: the best of the last published versions, if that is not the champion."""
 
-    Attributes:
-        label: As messages call it: "version 9, the best of the last 7".
-        version: Its published version.
-        problem: Why it could not be evaluated; "" where it could.
-        differences: On all rows; `Difference.champion` is the anchor's value.
-    """
-
-    label: str
-    version: int
-    problem: str = ""
-    differences: tuple[Difference, ...] = ()
+    label: str  # Its name in messages: "version 9, the best of the last 7"
+    version: int  # Its published version
+    problem: str = ""  # Why it could not be evaluated; "" if it could
+    differences: tuple[Difference, ...] = ()  # On all rows; `Difference.champion` is the anchor's value
 
 
 class Comparison(Message):
-    """The outcome of the gate.
+    """The outcome of the gate."""
 
-    Attributes:
-        promote: Whether the challenger may take the champion's place; `reason` says why, or why not, in one line.
-        champion: What it was compared with, as messages call it; "" where there was none.
-        champion_version: Its published version.
-        champion_problem: Why it could not be evaluated; "" where it could.
-        confidence: Of the intervals on all rows, e.g. 0.95, from `replicates` resamples drawn by `seed`; those on
-            slices are wider, so that all of them together hold with it.
-        seconds: What the gate took beyond an evaluation that was due anyhow.
-        anchor: What it was compared with besides; None where the champion is the best of the last versions.
-    """
-
-    promote: bool
+    promote: bool  # Whether the challenger may replace the champion; `reason` says why, or why not, in one line
     reason: str
-    champion: str = ""
-    champion_version: int | None = None
-    champion_problem: str = ""
+    champion: str = ""  # Its name in messages; "" without one
+    champion_version: int | None = None  # Its published version
+    champion_problem: str = ""  # Why it could not be evaluated; "" if it could
+    # Of the intervals on all rows, e.g. 0.95, from `replicates` resamples drawn by `seed`; those on slices are wider,
+    # so that all of them together hold with it.
     confidence: float = 0.95
     replicates: int = 0
     seed: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # Time that the gate took, without an evaluation that was due anyhow
     differences: tuple[Difference, ...] = ()
+    # The comparison with the anchor; None if the champion is the best of the last versions
     anchor: Anchored | None = None
 
     @property
     def is_tolerated(self) -> bool:
-        """Whether the challenger is let through although it is worse beyond doubt, in some metric on all rows."""
+        """Whether the challenger passes although some metric on all rows is significantly worse."""
         beside_anchor = () if self.anchor is None else self.anchor.differences
         return self.promote and any(d.finding == TOLERATED and not d.slice for d in (*self.differences, *beside_anchor))
 

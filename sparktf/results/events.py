@@ -1,6 +1,6 @@
-"""What a run's driver says of it while it goes on: typed events, each a line of JSON with its time and its kind.
+"""The events of a run: typed, each a line of JSON with its time and its kind.
 
-Who may read the run directory may read them: never a secret. A reader skips what a later version has added.
+Whoever may read the run directory may read them: never a secret. Readers skip fields and events of later versions.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from sparktf.message import Message
 from sparktf.results.result import AttemptResult
-from sparktf.results.samples import Samples
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
 
@@ -26,33 +26,23 @@ class _Event(BaseModel):
 
 
 class RunBegun(_Event):
-    """A driver has taken up a run.
-
-    Attributes:
-        config: Hash of the configuration; `plan` that of what the plan depends on.
-        application: The driver's; all that its log says is its own.
-    """
+    """A driver has taken a run over."""
 
     kind: Literal["run"] = "run"
     run_id: str
-    config: str
+    config: str  # Hash of the configuration; `plan` is the hash of the part that the plan depends on
     plan: str
-    application: str = ""
+    application: str = ""  # Id of the driver's application, for its log
 
 
 class AttemptBegun(_Event):
-    """Trainers are started.
-
-    Attributes:
-        hosts: Where the workers are, with commas between.
-        from_step: The checkpoint's that it goes on from, else 0.
-    """
+    """The trainers are being started."""
 
     kind: Literal["attempt"] = "attempt"
     attempt: int
     workers: int
-    hosts: str
-    from_step: int
+    hosts: str  # The workers' hosts, separated by commas
+    from_step: int  # Step of the checkpoint that the attempt resumes from, else 0
 
 
 class MetricsSeen(_Event):
@@ -68,8 +58,17 @@ class MetricsSeen(_Event):
     values: dict[str, float]
 
 
+class Samples(Message):
+    """Samples of one attempt, the earliest first; all tuples have the same length."""
+
+    seconds: tuple[float, ...] = ()  # Since the attempt began
+    steps: tuple[int, ...] = ()  # Updates of the whole run
+    losses: tuple[float | None, ...] = ()  # Mean of the last updates; None if unknown
+    rows: dict[str, tuple[int, ...]] = {}  # Rows trained in the attempt by node; nodes that train none are left out
+
+
 class CourseSeen(_Event):
-    """How an attempt went so far; each one replaces the one before, and what the attempt's end says replaces all."""
+    """Samples of an attempt so far. Each replaces the one before, and those of the attempt's end replace all."""
 
     kind: Literal["course"] = "course"
     attempt: int
@@ -77,7 +76,7 @@ class CourseSeen(_Event):
 
 
 class AttemptEnded(AttemptResult):
-    """An attempt is over, one way or another."""
+    """An attempt has ended."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -86,7 +85,7 @@ class AttemptEnded(AttemptResult):
 
 
 class LineSaid(_Event):
-    """A line that the driver shows to people."""
+    """A line shown on the console."""
 
     kind: Literal["line"] = "line"
     text: str
@@ -101,11 +100,7 @@ class WarningGiven(_Event):
 
 
 class RunEnded(_Event):
-    """The run has a result.
-
-    Attributes:
-        verdict: Its exit code.
-    """
+    """The run has a result; `verdict` is its exit code."""
 
     kind: Literal["end"] = "end"
     verdict: int
@@ -121,11 +116,7 @@ Event = _Known | UnknownEvent
 
 
 class LogEntry(NamedTuple):
-    """A line of the log.
-
-    Attributes:
-        time_s: Seconds since 1970.
-    """
+    """A line of the log; `time_s` counts from 1970."""
 
     time_s: float
     event: Event
@@ -136,7 +127,7 @@ _KINDS = {"run", "attempt", "metrics", "course", "attempt-end", "line", "warning
 
 
 def event_line(time_s: float, event: Event) -> bytes:
-    """Returns the line of an event, without its end."""
+    """Returns the line of an event, without a line end."""
     fields = event.model_dump(mode="json")
     return json.dumps({"time_s": time_s, "kind": fields.pop("kind"), **fields}, separators=(",", ":")).encode()
 

@@ -1,10 +1,10 @@
-"""The gate's decision, a pure function of what both models are on buckets of the same rows.
+"""The gate's decision, a pure function of both models' metrics on buckets of the same rows.
 
-How far a difference may be chance, a paired bootstrap says (B. Efron, R. J. Tibshirani, *An Introduction to the
-Bootstrap*, 1993, chapters 8 and 13): rows are drawn anew with replacement, the same for both models, and the interval
-lies between percentiles of the differences. What is drawn are buckets into which the rows were put at random, in place
-of rows: that gives the same intervals, as the mean over a bucket is one over independent rows, and takes a metric's
-state of each bucket instead of its rows.
+A paired bootstrap estimates how large a difference can be by chance (B. Efron, R. J. Tibshirani, *An Introduction to
+the Bootstrap*, 1993, chapters 8 and 13): rows are resampled with replacement, the same ones for both models, and the
+interval lies between percentiles of the differences. Buckets of randomly chosen rows are resampled in place of rows.
+The intervals are the same, since the mean over a bucket is a mean over independent rows, and only a metric's state of
+each bucket is needed.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from sparktf.results.keep import KeepRule
 from sparktf.sequence import Draw, generator
 
 BUCKETS = 200
-"""Into so many the rows are put: an interval's width then is wrong by some 5 %."""
+"""Number of buckets of rows: interval widths are then wrong by some 5 %."""
 
 REPLICATES = 2000
-"""So often they are drawn."""
+"""Number of resamples."""
 
 Floats = npt.NDArray[np.float64]
 
 
 class Asked(Protocol):
-    """What is asked of one metric: see `GatedMetric`."""
+    """The conditions on one metric: see `GatedMetric`."""
 
     @property
     def min(self) -> float | None: ...
@@ -41,7 +41,7 @@ class Asked(Protocol):
 
 
 class GateSettings(Protocol):
-    """What the decision depends on: see `GateConfig`."""
+    """The settings of the decision: see `GateConfig`."""
 
     @property
     def min_rows(self) -> int: ...
@@ -56,27 +56,21 @@ class GateSettings(Protocol):
 
 
 class Question(NamedTuple):
-    """A metric, what is asked of it, and whether it should be small or large."""
+    """A metric, the conditions on it, and whether less is better."""
 
     rule: KeepRule
     asked: Asked
 
 
 class Measured(NamedTuple):
-    """What one metric is on all rows, or on a slice.
-
-    Attributes:
-        slice: "" for all rows.
-        challenger: Its value.
-        champion: None where there is none.
-        differences: Challenger - champion in each resample, the same rows for both; None where nothing is compared.
-    """
+    """One metric on all rows, or on a slice."""
 
     metric: str
-    slice: str
+    slice: str  # "" for all rows
     rows: int
-    challenger: float
-    champion: float | None = None
+    challenger: float  # Its value
+    champion: float | None = None  # None without a champion
+    # Challenger - champion in each resample, the same rows for both; None where nothing is compared
     differences: Floats | None = None
 
 
@@ -89,28 +83,27 @@ class Opponent(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """The anchor, and what the metrics are beside it: `Measured.champion` is its value."""
+    """The anchor and the metrics compared with it: `Measured.champion` is its value."""
 
     opponent: Opponent
     measured: Sequence[Measured] = ()
 
 
 class Levelled(NamedTuple):
-    """A published version, and how good its metrics are on one scale with the others': see `levels_after`."""
+    """A published version and its levels: see `levels_after`."""
 
     number: int
     levels: Mapping[str, float]
 
 
 def levels_after(champion: Mapping[str, float], comparison: Comparison) -> dict[str, float]:
-    """Returns how good a challenger is, by metric, on one scale with all versions before it.
+    """Returns the levels of a challenger by metric: its quality on one scale with all versions before it.
 
-    Values of two nights are of other rows each, and say little beside each other; the difference between two models on
-    the same rows says much. So a version's level is that of its champion, plus the difference to it: the first one's is
-    its value.
+    The values of two nights are measured on different rows and hardly comparable; the difference between two models on
+    the same rows is. So a version's level is its champion's level plus the difference; the first one's is its value.
 
     Args:
-        champion: Of the champion; empty where it has none.
+        champion: The champion's levels; empty if it has none.
     """
     return {
         d.metric: d.challenger
@@ -121,8 +114,8 @@ def levels_after(champion: Mapping[str, float], comparison: Comparison) -> dict[
     }
 
 
-def best_of(versions: Sequence[Levelled], rule: KeepRule) -> int | None:
-    """Returns the number of the version with the best level, of equal ones the last; None where none is known."""
+def best_version(versions: Sequence[Levelled], rule: KeepRule) -> int | None:
+    """Returns the number of the version with the best level, the last of equal ones; None if none is known."""
     sign = -1.0 if rule.mode == "min" else 1.0
     known = [(sign * v.levels[rule.metric], v.number) for v in versions if rule.metric in v.levels]
     return max(known)[1] if known else None
@@ -135,7 +128,7 @@ def draws(buckets: int, seed: int, replicates: int = REPLICATES) -> Floats:
 
 
 def interval(differences: Floats, confidence: float) -> tuple[float, float]:
-    """Returns the ends of the percentile interval; infinite ones where no difference is a number."""
+    """Returns the ends of the percentile interval; infinite ones if no difference is a number."""
     numbers = differences[np.isfinite(differences)]
     if not len(numbers):
         return -math.inf, math.inf
@@ -144,17 +137,17 @@ def interval(differences: Floats, confidence: float) -> tuple[float, float]:
 
 
 def found(low: float, high: float, tolerance: float) -> Judgement:
-    """Returns what an interval says, whose upper end is the better one."""
+    """Returns the finding of an interval whose upper end is the better one."""
     if low > -tolerance:
         return TOLERATED if high < 0 else "good"
     return "worse" if high < -tolerance else "undecided"
 
 
 def rows_needed(rows: int, difference: float, low: float, high: float, tolerance: float) -> int | None:
-    """Returns how many rows would have decided it, as an interval's width shrinks with their root; None for no number.
+    """Returns how many rows would decide it: an interval shrinks with the root of the rows. None for no number.
 
     Args:
-        difference: What was seen, between the ends.
+        difference: The observed one, between the ends.
     """
     room = difference + tolerance
     half = difference - low if room > 0 else high - difference
@@ -174,7 +167,7 @@ def judge(
 
     Args:
         measured: Each metric of `questions` on all rows, and on slices.
-        anchor: Each metric on all rows beside the anchor; None where there is none.
+        anchor: Each metric on all rows compared with the anchor; None without one.
     """
     slices = {m.slice for m in measured if m.slice and m.rows >= settings.min_rows}
     # All slices together are to be called worse by chance no oftener than one metric on all rows.
@@ -200,7 +193,7 @@ def judge(
 
 
 def _anchored(anchor: Beside, questions: Mapping[str, Question], settings: GateSettings) -> Anchored:
-    """Returns what is found beside the anchor; bounds are asked of the challenger once, beside the champion."""
+    """Returns the comparison with the anchor. Bounds of the challenger are left out: `judge` checks them once."""
     compared = (m for m in anchor.measured if questions[m.metric].asked.tolerance is not None)
     found = (
         _difference(m, Question(q.rule, _Unbounded(q.asked.tolerance)), settings.min_rows, settings.confidence)
@@ -257,7 +250,7 @@ def _found(measured: Measured, low: float, high: float, tolerance: float) -> Jud
 
 
 def _is_out_of_bounds(value: float, asked: Asked) -> bool:
-    """Whether a value is not within its bounds; what is not a number is in none."""
+    """Whether a value is outside its bounds; NaN always is."""
     is_within = (asked.min is None or value >= asked.min) and (asked.max is None or value <= asked.max)
     return not is_within
 

@@ -1,4 +1,4 @@
-"""Which epoch's weights a run keeps: validation metrics, and the rule that says which of them are the best."""
+"""Which epoch's weights a run keeps: validation metrics, and the rule by which one is better."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SMALL = re.compile(r"loss|error|mse|mae|mape|msle|entropy|hinge|poisson|diverge
 
 
 class KeepSettings(Protocol):
-    """The settings of `train` that say which weights are kept."""
+    """The settings of `train` that choose the weights to keep."""
 
     @property
     def keep(self) -> str: ...
@@ -28,44 +28,36 @@ class KeepSettings(Protocol):
 
 
 BEGUN = -1
-"""The epoch, counted from 0, of the weights that a run takes over from another model: people read it as epoch 0."""
+"""The epoch, counted from 0, of weights taken over from another model: shown as epoch 0."""
 
 
 class Evaluation(Message):
-    """Validation metrics of the weights at a step, over all workers.
+    """Validation metrics of the weights at a step, over all workers."""
 
-    Attributes:
-        epoch: The epoch in which the step was the last; `BEGUN` at step 0.
-    """
-
-    epoch: int
+    epoch: int  # The epoch that ended at the step; `BEGUN` at step 0
     step: int
     rows: int
     values: dict[str, float]
 
 
 class EpochLoss(Message):
-    """The loss of an epoch's rows so far, each at its own update, over all workers.
-
-    Attributes:
-        total: Sum over the rows.
-    """
+    """The training loss of an epoch so far, each row at its own update, over all workers; `total` is the sum."""
 
     total: float = 0.0
     rows: int = 0
 
     def add(self, mean: float, rows: int) -> EpochLoss:
-        """Returns it with more rows, whose mean loss is given."""
+        """Returns the loss with more rows, given their mean."""
         return EpochLoss(total=self.total + mean * rows, rows=self.rows + rows)
 
     @property
     def mean(self) -> float:
-        """The mean over the rows; NaN where there are none."""
+        """The mean over the rows; NaN without rows."""
         return self.total / self.rows if self.rows else math.nan
 
 
-def merged(evaluations: Iterable[Evaluation], until_step: int | None = None) -> tuple[Evaluation, ...]:
-    """Returns the evaluations in the order of their steps, of each step the last; none after `until_step`."""
+def merged_evaluations(evaluations: Iterable[Evaluation], until_step: int | None = None) -> tuple[Evaluation, ...]:
+    """Returns the evaluations by step up to `until_step`, the last one of each step."""
     by_step = {e.step: e for e in evaluations if until_step is None or e.step <= until_step}
     return tuple(by_step[step] for step in sorted(by_step))
 
@@ -77,18 +69,18 @@ class KeepRule(Message):
     mode: Literal["min", "max"]
 
     def value(self, evaluation: Evaluation) -> float:
-        """Returns the metric; NaN where the evaluation does not have it."""
+        """Returns the metric; NaN if the evaluation lacks it."""
         return evaluation.values.get(self.metric, math.nan)
 
     def is_better(self, new: Evaluation, old: Evaluation | None) -> bool:
-        """Whether one evaluation is better than another; what is not a number never is."""
+        """Whether one evaluation is better than another; NaN never is."""
         value = self.value(new)
         if math.isnan(value) or old is None or math.isnan(self.value(old)):
             return not math.isnan(value)
         return value < self.value(old) if self.mode == "min" else value > self.value(old)
 
     def best(self, evaluations: Iterable[Evaluation]) -> Evaluation | None:
-        """Returns the best evaluation, of equal ones the first; None if there is none."""
+        """Returns the best evaluation, the first of equal ones; None without any."""
         found = None
         for evaluation in sorted(evaluations, key=lambda e: e.step):
             if self.is_better(evaluation, found):
@@ -97,7 +89,7 @@ class KeepRule(Message):
 
 
 class Kept(Message):
-    """The weights that a run exports where it keeps the best: those at a step, and why."""
+    """The weights exported under `train.keep: best`: their step, and why."""
 
     epoch: int
     step: int
@@ -107,15 +99,15 @@ class Kept(Message):
 
     @property
     def whose(self) -> str:
-        """Which weights these are, as people read it."""
+        """Describes the weights for people."""
         return f"those of epoch {self.epoch + 1}, update {self.step:,}" if self.step else "those it began with"
 
 
 def keep_rule(train: KeepSettings, metrics: Sequence[str]) -> KeepRule | None:
-    """Returns the rule of a model with these validation metrics; None where the last weights are kept.
+    """Returns the rule for a model with these validation metrics; None if the last weights are kept.
 
     Raises:
-        ModelContractError: the model has no such metric, or nobody knows whether it should be small or large.
+        ModelContractError: the model has no such metric, or its direction is unknown.
     """
     if train.keep == "last":
         return None
@@ -128,23 +120,23 @@ def metric_rule(
     """Returns the rule of a metric.
 
     Args:
-        name: By Keras's name, with or without `val_`.
-        metrics: Those there are.
-        keys: Of the configuration, where the name and the mode are set.
+        name: Keras's name, with or without `val_`.
+        metrics: The known metrics.
+        keys: Configuration keys of the name and the mode.
 
     Raises:
-        ModelContractError: there is no such metric, or nobody knows whether it should be small or large.
+        ModelContractError: there is no such metric, or its direction is unknown.
     """
     metric = name if name in metrics else name.removeprefix("val_")
     if metric not in metrics:
         raise ModelContractError(
-            f"{keys[0]}: {name} is no validation metric of the model, which has: {', '.join(metrics)}"
+            f"{keys[0]}: {name} is not a validation metric of the model: name one of {', '.join(metrics)}"
         )
     if mode != "auto":
         return KeepRule(metric=metric, mode=mode)
     small, large = (max((m.end() for m in kind.finditer(metric)), default=0) for kind in (_SMALL, _LARGE))
     if small == large:
         raise ModelContractError(
-            f"{keys[1]}: auto does not tell whether {metric} should be small or large: say min or max"
+            f"{keys[1]}: auto cannot tell whether {metric} should be small or large: set min or max"
         )
     return KeepRule(metric=metric, mode="min" if small > large else "max")  # an output's name comes before its metric's

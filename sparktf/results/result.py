@@ -1,48 +1,38 @@
-"""The result of a run, as result.json holds it."""
+"""The result of a run, as stored in result.json."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from sparktf.errors import ErrorRecord, RunInterruptedError, Verdict
 from sparktf.message import Message
 from sparktf.results.carried import Carried
 from sparktf.results.comparison import Comparison
 from sparktf.results.keep import Evaluation, Kept
-from sparktf.results.stopping import Stopped
 from sparktf.results.time_limit import Ending
 from sparktf.results.usage import Made, Usage
 
 
 class NodeInput(Message):
-    """What a node has read of the training stream, in one epoch or several.
+    """The training rows that a node has read, in one epoch or several."""
 
-    Attributes:
-        rows: By the way they came: "direct" from files; from feeders by "unix" socket on its own host or by "tcp";
-            from a "peer" that had too many. Rows that were kept from an earlier epoch came then.
-        given: Rows given to peers that had run dry.
-        nbytes: Bytes read, of which `local_nbytes` lay, or were computed, on its own host.
-        spilled_nbytes: Bytes that were written to the executor's local disk.
-        memory_nbytes: Bytes kept for later epochs in memory, `disk_nbytes` in files, at the end of the last one.
-        wait_s: Seconds that training waited for rows, of `seconds` in all.
-        feeders_wait_s: Seconds that feeders waited for training.
-    """
-
+    # By the way they came: "direct" from files; from feeders by "unix" socket on its own host or by "tcp"; from a
+    # "peer" that had too many. Rows kept from an earlier epoch are counted there.
     rows: dict[str, int] = {}
-    given: int = 0
-    nbytes: int = 0
+    given: int = 0  # Rows given to peers that had run dry
+    nbytes: int = 0  # Bytes read, of which `local_nbytes` were stored, or computed, on its own host
     local_nbytes: int = 0
-    spilled_nbytes: int = 0
-    memory_nbytes: int = 0
+    spilled_nbytes: int = 0  # Bytes written to the executor's local disk
+    memory_nbytes: int = 0  # Bytes kept for later epochs in memory, `disk_nbytes` in files, at the end of the last one
     disk_nbytes: int = 0
-    wait_s: float = 0.0
+    wait_s: float = 0.0  # Seconds of `seconds` in which training waited for rows
     seconds: float = 0.0
-    feeders_wait_s: float = 0.0
+    feeders_wait_s: float = 0.0  # Seconds in which feeders waited for training
 
     def __add__(self, later: NodeInput) -> NodeInput:
-        """Returns what was read in both; what is kept is what the later one keeps."""
+        """Returns the sum of both; bytes kept are those of the later one."""
         rows = Counter(self.rows)
         rows.update(later.rows)
         return NodeInput(
@@ -59,7 +49,7 @@ class NodeInput(Message):
         )
 
     def since(self, earlier: NodeInput) -> NodeInput:
-        """Returns what was read since an earlier look at the same feed; what is kept is what this one keeps."""
+        """Returns the input since an earlier reading of the same feed; bytes kept are those of this one."""
         counts = {way: rows - earlier.rows.get(way, 0) for way, rows in self.rows.items()}
         return NodeInput(
             rows={way: rows for way, rows in counts.items() if rows},
@@ -76,65 +66,44 @@ class NodeInput(Message):
 
 
 class Application(NamedTuple):
-    """The Spark application that a run belongs to.
-
-    Attributes:
-        attempt: Number of YARN's ApplicationMaster in cluster mode, 0 elsewhere.
-    """
+    """The Spark application of a run."""
 
     id: str
-    attempt: int = 0
+    attempt: int = 0  # Number of YARN's ApplicationMaster in cluster mode, 0 elsewhere
 
 
 class EpochRows(Message):
-    """The rows of one epoch: planned == fed == trained + set_aside where it is complete.
-
-    Attributes:
-        replayed: Rows that may have gone into two updates, since a worker was lost or broken off between them; 0 where
-            all nodes make every update together.
-        dropped: Gradients that came too late for their update, under `train.replicas_to_aggregate`, in the last
-            attempt; their rows went into other ones.
-    """
+    """The rows of one epoch: planned == fed == trained + set_aside once it is complete."""
 
     epoch: int
     planned: int
     fed: int
     trained: int
     set_aside: int = 0
+    # Rows that may have gone into two updates, because a worker was lost or interrupted between them; 0 where all nodes
+    # make every update together
     replayed: int = 0
+    # Gradients that came too late for their update, under `train.replicas_to_aggregate`, in the last attempt; their
+    # rows went into other updates
     dropped: int = 0
     complete: bool
 
 
 class NodeResult(Message):
-    """One node of an attempt.
-
-    Attributes:
-        nbytes: Bytes of training data that it read in the epochs it went through.
-        local_nbytes: How many of them lay on its own host; None where the file system does not say.
-        log: Address of its executor's log, "" where there is none.
-        input: More of what it read in these epochs.
-        made: What it has trained, where each worker makes updates of its own; `usage` what that took.
-    """
+    """One node of an attempt."""
 
     node: str
     host: str
-    nbytes: int
-    local_nbytes: int | None = None
-    log: str = ""
-    input: NodeInput = NodeInput()
-    made: Made | None = None
+    nbytes: int  # Bytes of training data that it read
+    local_nbytes: int | None = None  # Of these, bytes stored on its own host; None if the file system does not tell
+    log: str = ""  # Address of its executor's log, "" if there is none
+    input: NodeInput = NodeInput()  # Details of its reading
+    made: Made | None = None  # Its updates, where each worker makes its own; `usage` is the resources they took
     usage: Usage | None = None
 
 
 class AttemptResult(Message):
-    """One attempt: its size, where it began, and what ended it.
-
-    Attributes:
-        nodes: As they were at its end.
-        losses: Of trainers whose places others took while it went on.
-        advice: What to change in the ratio of workers to parameter servers, with the figure behind it; "" for nothing.
-    """
+    """One attempt: its size, its first step, and its end."""
 
     attempt: int
     workers: int
@@ -143,39 +112,44 @@ class AttemptResult(Message):
     to_step: int
     duration_s: float
     root_cause: ErrorRecord | None = None
-    nodes: tuple[NodeResult, ...] = ()
+    nodes: tuple[NodeResult, ...] = ()  # As they were at its end
     failures: tuple[ErrorRecord, ...] = ()
-    losses: tuple[ErrorRecord, ...] = ()
-    advice: str = ""
+    losses: tuple[ErrorRecord, ...] = ()  # Lost trainers that were replaced during the attempt
+    advice: str = ""  # How to change the ratio of workers to parameter servers, with the reason; "" for no change
+
+
+class Stopped(Message):
+    """Training ended early, as the configuration allows."""
+
+    reason: Literal["early_stopping", "callbacks", "deadline", "max_seconds"]
+    epoch: int  # The last one that was trained on, at least in part
+    step: int  # Updates of the whole run
+    text: str  # The reason for people
 
 
 class RunResult(Message):
-    """How a run ended.
+    """The result of a run.
 
     Attributes:
         verdict: The exit code; 0 is done.
         rows: Of every epoch trained in this submission, "planned" and so on.
-        metrics: Last metrics by stream, e.g. `metrics["validation"]["accuracy"]`; where the best weights are kept,
-            those of them.
+        metrics: Last metrics by stream, e.g. `metrics["validation"]["accuracy"]`; those of the best weights where
+            these are kept.
         validation: Validation metrics of every epoch of the run, or of the commits that an evaluator has read.
-        kept: Which weights the model has, where `train.keep` is `best`.
-        carried: What it has taken over from another run's model, where `train.init_from` names one.
-        comparison: What the gate found, where `gate` is configured.
-        stopped: Why the training ended before its last epoch, where the configuration says when it does.
-        ending: How long it took from the last update on, until the driver took over for what `seconds` has as
-            "publish"; None for a loop of the user's own.
-        date: The day that the run is of (`--date`), as YYYY-MM-DD; "" for none.
-        source_version: Which version of a Delta table, or snapshot of an Iceberg table, was read; None of what has
-            none.
+        kept: The exported weights, where `train.keep` is `best`.
+        carried: The weights taken over, where `train.init_from` names another run's model.
+        comparison: The gate's outcome, where `gate` is configured.
+        stopped: Why the training ended before its last epoch, where the configuration allows that.
+        ending: Time from the last update until the driver took over for the phase "publish"; None for a `train(node)`.
+        date: The day of the run (`--date`), as YYYY-MM-DD; "" for none.
+        source_version: Version of the Delta table, or snapshot of the Iceberg table, that was read; None for others.
         steps: Optimizer updates of the whole run.
         model: Folder of the published model, "" if there is none.
         error: The root cause of a run that failed.
-        evaluation_error: Why the last commits are not evaluated, where an evaluator was to.
-        seconds: Of the submission, by phase: "preflight", "wait" for the data, "plan", "check" of the data, "prepare",
-            "reserve", "train", "publish". Those that took no time are not there; all together are the run, from its
-            start to its end.
-        extra: What became of the model, where `publish` is configured: "published", the version or None, and
-            "publishing", the same in words.
+        evaluation_error: Why an evaluator did not evaluate the last commits.
+        seconds: Time of this submission by phase: "preflight", "wait" for the data, "plan", "check" of the data,
+            "prepare", "reserve", "train", "publish"; without those that took none. Their sum is the run's time.
+        extra: The outcome of `publish`, if configured: "published", the version or None, and "publishing", in words.
         application: Id of the Spark application that wrote this; `application_attempt` counts YARN's in cluster mode.
     """
 
@@ -212,19 +186,19 @@ class RunResult(Message):
 
     @property
     def is_final(self) -> bool:
-        """Whether submitting the run again repeats this verdict; one that infrastructure ended is resumed instead."""
+        """Whether another submission repeats this verdict; a run that infrastructure ended is resumed instead."""
         return self.verdict in (Verdict.DONE, Verdict.GATED)
 
     @property
     def locality(self) -> float | None:
-        """Share of the bytes read that lay on the reader's own host; None where nothing was read, or nobody knows."""
+        """Share of the bytes read that were stored on the reader's host; None if nothing was read, or unknown."""
         nodes = self._readers()
         nbytes = sum(node.nbytes for node in nodes)
         return sum(node.local_nbytes or 0 for node in nodes) / nbytes if nbytes else None
 
     @property
     def host_nbytes(self) -> dict[str, tuple[int, int]]:
-        """By host: bytes that its nodes read, and how many of them lay there; empty where `locality` is None."""
+        """Bytes read by host, and of these the bytes stored there; empty where `locality` is None."""
         held: dict[str, tuple[int, int]] = {}
         for node in self._readers():
             nbytes, local_nbytes = held.get(node.host, (0, 0))
@@ -233,35 +207,31 @@ class RunResult(Message):
 
     @property
     def waiting_share(self) -> float | None:
-        """Share of the trainers' time for which they waited for rows; None where nothing was trained."""
+        """Share of the trainers' time spent waiting for rows; None if nothing was trained."""
         inputs = [node.input for attempt in self.attempts for node in attempt.nodes]
         seconds = sum(i.seconds for i in inputs)
         return sum(i.wait_s for i in inputs) / seconds if seconds else None
 
     def _readers(self) -> list[NodeResult]:
-        """Returns all nodes that read, none where it is not known of each where its bytes lay."""
+        """Returns all nodes that read; none unless the locality of each is known."""
         nodes = [node for attempt in self.attempts for node in attempt.nodes if node.nbytes]
         return [] if any(node.local_nbytes is None for node in nodes) else nodes
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the run was stopped from outside: it came to no verdict of its own."""
+        """Whether the run was stopped from outside, without a verdict of its own."""
         return self.error is not None and self.error.type == RunInterruptedError.__name__
 
     def is_repeated_by(self, application: Application) -> bool:
         """Whether the application repeats this result instead of training.
 
-        YARN starts a second ApplicationMaster whatever the first one's verdict was: it repeats the verdict.
+        YARN starts a second ApplicationMaster after any verdict of the first one: it repeats the verdict.
         """
         again = application.id == self.application and application.attempt > self.application_attempt
         return self.is_final or (again and not self.is_interrupted)
 
     def raise_for_verdict(self) -> None:
-        """Raises the error of a run that failed.
-
-        Raises:
-            SparkTFError: the class that fits the root cause.
-        """
+        """Raises the error of a run that failed: the `SparkTFError` of its root cause."""
         if self.error is not None:
             error = self.error.to_error()
             error.result = self
@@ -269,5 +239,5 @@ class RunResult(Message):
 
 
 def result_content(result: RunResult) -> bytes:
-    """Returns a result as result.json holds it."""
+    """Returns the content of result.json."""
     return json.dumps(result.model_dump(mode="json"), indent=1).encode()

@@ -1,4 +1,4 @@
-"""Until when a run trains: a time of day in a time zone, or so many seconds; and what has to fit into what is left."""
+"""The time limit of a run, a time of day or a number of seconds, and the work that has to fit into it."""
 
 from __future__ import annotations
 
@@ -18,30 +18,26 @@ _REMEDIES = {"deadline": "set a later one, or submit the run earlier", "max_seco
 
 
 class TimeOfDay(NamedTuple):
-    """A time of day where people live by a time zone."""
+    """A time of day in a time zone."""
 
     time: dt.time
     zone: zoneinfo.ZoneInfo
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Returns the time that a text like `06:00 Europe/Berlin` means.
-
-        Raises:
-            ValueError: it means none.
-        """
+        """Returns the time of a text like `06:00 Europe/Berlin`. Raises `ValueError` if it is invalid."""
         found = _TIME_OF_DAY.fullmatch(text.strip())
         if found is None or int(found[1]) > 23 or int(found[2]) > 59:
-            raise ValueError(f"{text!r} is no time of day with a time zone: write 06:00 Europe/Berlin")
+            raise ValueError(f"{text!r} is not a time of day with a time zone: write 06:00 Europe/Berlin")
         try:
             return cls(dt.time(int(found[1]), int(found[2])), zoneinfo.ZoneInfo(found[3]))
         except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            raise ValueError(f"{found[3]} is no time zone that is known here: write Europe/Berlin, or UTC") from None
+            raise ValueError(f"{found[3]} is not a known time zone: write Europe/Berlin, or UTC") from None
 
     def after(self, wall_s: float) -> float:
-        """Returns when it is that time for the next time, in seconds since 1970.
+        """Returns the next such time, in seconds since 1970.
 
-        Where clocks are put back, the first of two counts; a time that they skip is as much later.
+        When clocks are put back, the first of two counts; a time that they skip is shifted by the same amount.
         """
         day = dt.datetime.fromtimestamp(wall_s, self.zone).date()
         while (found := dt.datetime.combine(day, self.time, self.zone).timestamp()) <= wall_s:
@@ -50,32 +46,20 @@ class TimeOfDay(NamedTuple):
 
 
 class TimeLimit(Message):
-    """How long is left for a run, from when it was told.
-
-    Attributes:
-        said: The setting, as people read it.
-        before_s: How long what comes after the training took in earlier runs of the name, at most; 0 where nobody
-            knows.
-    """
+    """The time left for a run, from the moment that it was told."""
 
     reason: Literal["deadline", "max_seconds"]
-    said: str
+    said: str  # The setting, for people
     left_s: float
-    before_s: float = 0.0
+    before_s: float = 0.0  # The longest time that earlier runs of the name took after their training; 0 if unknown
 
 
 class Ending(Message):
-    """How long the end of a run's training took, in seconds, as the trainer saw it that leads.
+    """Time that the end of a run's training took, in seconds, as the leading trainer measured it."""
 
-    Attributes:
-        evaluation_s: An evaluation, at most.
-        checkpoint_s: Writing and storing a checkpoint, at most.
-        total_s: From the last update on: checkpoint, evaluation, and the export.
-    """
-
-    evaluation_s: float = 0.0
-    checkpoint_s: float = 0.0
-    total_s: float = 0.0
+    evaluation_s: float = 0.0  # The longest evaluation
+    checkpoint_s: float = 0.0  # The longest writing and storing of a checkpoint
+    total_s: float = 0.0  # From the last update on: checkpoint, evaluation and export
 
 
 class TimeSettings(Protocol):
@@ -92,11 +76,11 @@ class TimeSettings(Protocol):
 def time_limit(
     train: TimeSettings, started_s: float, now_s: float, before_s: Callable[[], float] = lambda: 0.0
 ) -> TimeLimit | None:
-    """Returns what is left of a run's time, by whichever limit comes first; None where there is none.
+    """Returns the time left of a run by the earlier limit; None without a limit.
 
     Args:
         started_s: When the run was submitted, in seconds since 1970, as `now_s`.
-        before_s: Says how long the end of earlier runs took; asked where there is a limit, and no `train.reserve`.
+        before_s: Returns how long the end of earlier runs took; called only without `train.reserve`.
     """
     limits = []
     if train.deadline is not None:
@@ -110,26 +94,16 @@ def time_limit(
 
 
 class Took(NamedTuple):
-    """How long things took at most, in seconds; 0 where there were none yet.
+    """The longest times so far, in seconds; 0 for none yet."""
 
-    Attributes:
-        call_s: A call into TensorFlow, which nobody can end.
-        checkpoint_s: Writing and storing one, about as long as a model takes.
-        before_s: All that came after the training of an earlier run of the name.
-    """
-
-    call_s: float = 0.0
+    call_s: float = 0.0  # A call into TensorFlow, which cannot be interrupted
     evaluation_s: float = 0.0
-    checkpoint_s: float = 0.0
-    before_s: float = 0.0
+    checkpoint_s: float = 0.0  # Writing and storing a checkpoint, about as long as a model takes
+    before_s: float = 0.0  # All that followed the training of an earlier run of the name
 
 
 def reserve_s(stated_s: float | None, took: Took) -> float:
-    """Returns how much time to leave for what comes after the training.
-
-    Args:
-        stated_s: `train.reserve`.
-    """
+    """Returns the time to leave for the work after the training; `stated_s` is `train.reserve`."""
     if stated_s is not None:
         return stated_s
     # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times. What earlier runs
@@ -139,20 +113,16 @@ def reserve_s(stated_s: float | None, took: Took) -> float:
 
 
 def is_time_up(left_s: float, stated_s: float | None, took: Took) -> bool:
-    """Whether another call would not leave enough time.
-
-    Args:
-        stated_s: `train.reserve`.
-    """
+    """Whether another call would leave too little time; `stated_s` is `train.reserve`."""
     return left_s - took.call_s < reserve_s(stated_s, took)
 
 
 def no_time_left(limit: TimeLimit, stated_s: float | None, spent_s: Mapping[str, float]) -> str | None:
-    """Returns why nothing can be trained any more, and what the time went to; None where something can.
+    """Returns why no time is left to train, and which phases took it; None if some is left.
 
     Args:
         stated_s: `train.reserve`.
-        spent_s: Phase -> how long it took.
+        spent_s: Phase -> its time.
     """
     needed_s = reserve_s(stated_s, Took(before_s=limit.before_s))
     return None if limit.left_s >= needed_s else no_time(limit, limit.left_s, stated_s, needed_s, spent_s)
@@ -161,7 +131,7 @@ def no_time_left(limit: TimeLimit, stated_s: float | None, spent_s: Mapping[str,
 def no_time(
     limit: TimeLimit, left_s: float, stated_s: float | None, needed_s: float, spent_s: Mapping[str, float]
 ) -> str:
-    """Returns what is said where a run's time is up before it has trained, as `no_time_left`."""
+    """Returns the message of a run whose time is up before it has trained, as `no_time_left`."""
     went = sorted(((s, phase) for phase, s in spent_s.items() if s >= _WORTH_SAYING_S), reverse=True)
     took = f" ({', '.join(f'{phase} took {s:.0f} s' for s, phase in went)})" if went else ""
     left, remedy = f"it was over {-left_s:.0f} s ago", _REMEDIES[limit.reason]

@@ -1,4 +1,4 @@
-"""How the processes of a gang with parameter servers spend their time, as they tell it and as result.json holds it."""
+"""How the processes of a gang with parameter servers spend their time, as reported and as stored in result.json."""
 
 from __future__ import annotations
 
@@ -12,67 +12,48 @@ from sparktf.message import Message
 
 
 class WorkTime(Message):
-    """What a worker's time went into while it had an epoch to train, in seconds.
+    """A worker's time while it had an epoch to train, in seconds."""
 
-    Attributes:
-        rows_s: Rows were waited for, and taken.
-        reading_s: Of updates: until the last variable had come from the parameter servers.
-        computing_s: From then until the last gradient was there.
-        applying_s: From then until the parameter servers had applied them all.
-        function_s: A function of the user's own ran (`train(node)`), or updates were made together: nobody tells these
-            apart.
-        waiting_s: It had nothing to do: what it had done was on its way to the coordinator, or what was next on its way
-            to it.
-    """
-
-    rows_s: float = 0.0
-    reading_s: float = 0.0
-    computing_s: float = 0.0
-    applying_s: float = 0.0
-    function_s: float = 0.0
-    waiting_s: float = 0.0
+    rows_s: float = 0.0  # Waiting for rows, and taking them
+    reading_s: float = 0.0  # From an update's begin until the last variable had come from the parameter servers
+    computing_s: float = 0.0  # From then until the last gradient was there
+    applying_s: float = 0.0  # From then until the parameter servers had applied them all
+    function_s: float = 0.0  # A `train(node)` function, or updates made together: their parts cannot be told apart
+    waiting_s: float = 0.0  # Idle, while results were on their way to the coordinator or work on its way back
 
     @property
     def seconds(self) -> float:
-        """All of them."""
+        """The sum."""
         return self.rows_s + self.reading_s + self.computing_s + self.applying_s + self.function_s + self.waiting_s
 
     def __add__(self, other: WorkTime) -> WorkTime:
-        """Returns both together."""
+        """Returns the sum of both."""
         return WorkTime(**{name: mine + getattr(other, name) for name, mine in self})
 
 
 class Usage(Message):
-    """What a trainer's process has used while the gang trained.
-
-    Attributes:
-        seconds: So long that was.
-        cpu_s: Processor time of all its threads, which might use so many `cores`.
-        resident_nbytes: Memory that it had at the end.
-        received_nbytes: Bytes that came over its TCP connections; `sent_nbytes` those that went.
-        work: Of a worker, and so is `staleness`: how many of its updates were so stale.
-    """
+    """Resources that a trainer's process has used while the gang trained."""
 
     seconds: float = 0.0
-    cpu_s: float = 0.0
+    cpu_s: float = 0.0  # Processor time of all its threads, on at most `cores` processors
     cores: int = 1
-    resident_nbytes: int = 0
-    received_nbytes: int = 0
+    resident_nbytes: int = 0  # Memory at the end
+    received_nbytes: int = 0  # Bytes received over TCP; `sent_nbytes` those sent
     sent_nbytes: int = 0
-    work: WorkTime | None = None
+    work: WorkTime | None = None  # Of a worker, as `staleness`: the number of its updates by staleness
     staleness: dict[int, int] = {}
 
     @property
     def busy(self) -> float:
-        """The share of the processors that it might have used which it did use, 0 to 1."""
+        """The share of its processors' time that it used, 0 to 1."""
         return self.cpu_s / (self.seconds * self.cores) if self.seconds else 0.0
 
     def advanced(self, before: Usage, now: Usage, *, trains: bool) -> Usage:
-        """Returns the usage after more of it.
+        """Returns the usage after another report.
 
         Args:
-            before: What the process had told of itself before, since its start; `now` what it tells now.
-            trains: Whether the gang has trained between them. A worker's work counts in any case.
+            before: The process's last report, since its start; `now` is the present one.
+            trains: Whether the gang trained in between. A worker's work counts in any case.
         """
         stale = Counter(self.staleness) + (Counter(now.staleness) - Counter(before.staleness))
         work = now.work and (now.work if before.work is None else _since(now.work, before.work))
@@ -90,18 +71,14 @@ class Usage(Message):
 
 
 class Staleness(Message):
-    """How many updates of others were applied between a worker's reading and the applying of what came of it.
+    """How many updates of others were applied between a worker's reading and the applying of its own update."""
 
-    Attributes:
-        median: Of all its updates; `p99` is the 99th percentile.
-    """
-
-    median: int
+    median: int  # Of all its updates; `p99` is the 99th percentile
     p99: int
 
     @classmethod
     def of(cls, counts: Mapping[int, int]) -> Self | None:
-        """Returns what so many updates of each staleness amount to, None for no update at all."""
+        """Returns the summary of the updates by staleness; None for no update."""
         if not counts:
             return None
         stale = sorted(counts)
@@ -111,19 +88,12 @@ class Staleness(Message):
 
 
 class Made(Message):
-    """What a worker has trained.
-
-    Attributes:
-        steps: Updates.
-        rows: Rows that went into them.
-        steps_s: Updates a second while there was an epoch to train.
-        staleness: None where nobody has told of it.
-    """
+    """A worker's training."""
 
     steps: int = 0
-    rows: int = 0
-    steps_s: float = 0.0
-    staleness: Staleness | None = None
+    rows: int = 0  # Rows that went into them
+    steps_s: float = 0.0  # Updates a second while there was an epoch to train
+    staleness: Staleness | None = None  # None if unknown
 
 
 def _since(now: WorkTime, before: WorkTime) -> WorkTime:

@@ -1,5 +1,5 @@
-"""What a person asks of runs and models: which there are, how one went, in what two differ, which model is current.
+"""Commands over runs and models: list, show, compare, and choose the current model.
 
-May import what reads a run's folder and the history: storage, plans, the console, nightly, what follows a run. Never
-needs Spark, and never writes but where a person says which model is to be served.
+May import what reads a run's folder and the history: storage, plans, the console, nightly. Never needs Spark, and
+writes only where a person chooses the model to be served.
 """

@@ -1,4 +1,4 @@
-"""`sparktf tensorboard`: TensorBoard over what runs have written, wherever that lies."""
+"""`sparktf tensorboard`: TensorBoard over the event files of runs, on any storage."""
 
 from __future__ import annotations
 
@@ -22,39 +22,35 @@ from sparktf.nightly import errand
 from sparktf.rundir import SERVING, RunDirectory, is_name
 from sparktf.runs.finding import RunsRoot, find_run
 from sparktf.storage.base import FileEntry, Storage, name_of
+from sparktf.storage.file_systems import FileSystems
 
 _URL = re.compile(r"\bat (https?://\S+)")
 _REST = 10
-"""The storage is looked at for a tenth of the time at most, however many runs there are."""
+"""Storage calls take a tenth of the time at most, however many runs there are."""
 
 _KEPT_LINES = 20
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
 
 
 class Subject(NamedTuple):
-    """What is to be seen.
-
-    Attributes:
-        title: What people call it.
-        folders: Returns where the event files are, by the name of the local folder for them, "" for the one above.
-            There may be more of them later.
-    """
+    """The runs to show."""
 
     storage: Storage
-    title: str
+    title: str  # Their name for people
+    # Returns the folders of event files, by the local copy's name ("" for its root): later maybe more
     folders: Callable[[], dict[str, str]]
 
 
-def find_subject(run: str, output: RunsRoot | None) -> Subject:
-    """Returns what a person means: a run as `find_run` has it, or a name, for all runs of it.
+def find_subject(systems: FileSystems, run: str, output: RunsRoot | None) -> Subject:
+    """Returns the run that `find_run` finds, or all runs of a name.
 
     Raises:
-        ConfigError: there is nothing of the kind; names what is near.
+        ConfigError: there is no such run or name; names the nearest ones.
         StorageError: the storage failed.
     """
     if output is not None and _is_name_of_runs(run, output):
         return Subject(output.storage, run, lambda: _of_name(output, run))
-    found = find_run(run, output)
+    found = find_run(systems, run, output)
     return Subject(found.storage, found.title, lambda: {"": found.rundir.tensorboard})
 
 
@@ -62,20 +58,16 @@ class EventFiles:
     """Local copies of event files, which follow the stored ones."""
 
     def __init__(self, subject: Subject, folder: Path) -> None:
-        """Copies nothing.
-
-        Args:
-            folder: Where they go; what is under way lies beside it.
-        """
+        """Copies nothing yet. `folder` is for the copies; unfinished ones are kept beside it."""
         self._subject = subject
         self._folder = folder
         self._aside = folder.with_name(f"{folder.name}-aside")
 
     def follow(self) -> int:
-        """Fetches what is new since the last time; returns how many bytes that were.
+        """Fetches new bytes; returns how many.
 
         Raises:
-            StorageError: the storage failed; what is missing is fetched the next time.
+            StorageError: the storage failed; the next call fetches the rest.
         """
         return sum(
             self._fetch(entry, self._folder / name / entry.path.removeprefix(folder).lstrip("/"))
@@ -90,7 +82,7 @@ class EventFiles:
             return  # nothing is written yet, or nothing is left
 
     def _fetch(self, entry: FileEntry, local: Path) -> int:
-        """Copies a file that is new, or what is new of one that has grown; none is ever written anew."""
+        """Copies a new file, or appends the new bytes of a file that has grown; event files only grow."""
         has = local.stat().st_size if local.exists() else 0
         if entry.nbytes <= has:
             return 0
@@ -112,11 +104,7 @@ class TensorBoard:
     """A TensorBoard process."""
 
     def __init__(self, folder: Path, flags: Sequence[str]) -> None:
-        """Starts it.
-
-        Raises:
-            PreflightError: this environment has none.
-        """
+        """Starts it. Raises `PreflightError` if this environment has none."""
         if importlib.util.find_spec("tensorboard") is None:
             raise PreflightError("TensorBoard is not installed: pip install 'sparktf[tensorboard]'")
         own = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), *flags]
@@ -136,22 +124,18 @@ class TensorBoard:
         self._reader.start()
 
     def url(self) -> str:
-        """Returns where it is, once it is there.
-
-        Raises:
-            PreflightError: it has ended instead; says why.
-        """
+        """Returns its address, once it listens. Raises `PreflightError` with the reason if it has ended instead."""
         self._heard.wait()
         if not self._url:
             self.check(self._process.wait())
         return self._url
 
     def check(self, code: int | None = None) -> None:
-        """Raises `PreflightError` where it has ended."""
+        """Raises `PreflightError` if it has ended."""
         code = self._process.poll() if code is None else code
         if code is not None:
             said = next((line for line in reversed(self._lines) if line.strip()), "it has said nothing").strip()
-            raise PreflightError(f"TensorBoard has ended with exit code {code}: {said}")
+            raise PreflightError(f"TensorBoard ended with exit code {code}: {said}")
 
     def stop(self) -> None:
         """Ends it."""
@@ -175,15 +159,15 @@ class TensorBoard:
 
 
 def show_board(subject: Subject, flags: Sequence[str], clock: Clock, say: Callable[[str], None]) -> None:
-    """Shows runs in TensorBoard, and follows them until it is interrupted.
+    """Shows runs in TensorBoard, and follows them until interrupted.
 
     Args:
         flags: TensorBoard's own.
 
     Raises:
-        PreflightError: TensorBoard is not there, or has ended.
-        StorageError: the storage failed at the start; later it is waited for.
-        KeyboardInterrupt: nothing is left behind.
+        PreflightError: TensorBoard is missing, or has ended.
+        StorageError: the storage failed at the start; later failures are waited out.
+        KeyboardInterrupt: the process and the copies are removed.
     """
     with _folder() as folder:
         files = EventFiles(subject, folder)

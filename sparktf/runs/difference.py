@@ -1,4 +1,4 @@
-"""`sparktf diff`: in what two runs differ."""
+"""`sparktf diff`: the differences between two runs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sparktf.sequence import FileStamp
 _NOTHING = "-"
 
 Facts = Mapping[str, Any]
-"""What is known of a run, by name; numbers where a difference says something."""
+"""Facts of a run by name; numbers where a difference is meaningful."""
 
 
 class RunDifference(NamedTuple):
-    """What two runs have otherwise; None where one has nothing of the kind."""
+    """The differences between two runs; None for a part that either run lacks."""
 
     key: str
     first: Any
@@ -33,7 +33,7 @@ class RunDifference(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Two runs, part by part: what is not the same."""
+    """Values of two runs that differ."""
 
     configuration: list[RunDifference]
     data: list[RunDifference]
@@ -41,11 +41,11 @@ class Sides(NamedTuple):
 
 
 def compare(first: FoundRun, second: FoundRun) -> Sides:
-    """Returns in what two runs differ.
+    """Returns the differences between two runs.
 
     Raises:
         StorageError: the storage failed.
-        CorruptFileError: what a run has stored cannot be read.
+        CorruptFileError: a run's files cannot be read.
     """
     results = first.result(), second.result()
     plans = _plan(first), _plan(second)
@@ -86,7 +86,7 @@ def _differing(first: Facts, second: Facts) -> list[RunDifference]:
 
 
 def _config(run: FoundRun) -> dict[str, Any]:
-    """Returns a run's settings by dotted keys; none where it never came to train."""
+    """Returns a run's settings by dotted key; none if it never came to train."""
     content = run.read(run.rundir.config)
     if content is None:
         return {}
@@ -116,7 +116,7 @@ def _plan(run: FoundRun) -> Plan | None:
 
 
 def _planned(plan: Plan | None) -> dict[str, Any]:
-    """Returns how much of each stream the trainers were to read themselves."""
+    """Returns the planned rows of each stream that trainers read themselves."""
     found: dict[str, Any] = {}
     for stream, table in (plan.tables if plan else {}).items():
         found[f"{stream} rows"] = plan.rows(stream) if plan else 0
@@ -126,14 +126,14 @@ def _planned(plan: Plan | None) -> dict[str, Any]:
 
 
 def _fed(plan: Plan | None, result: RunResult | None) -> dict[str, Any]:
-    """Returns how many rows Spark fed of the training stream: nobody plans them."""
+    """Returns the training rows that Spark fed, which no plan counts."""
     fed = {f"{stream} rows": "fed by Spark" for stream in (plan.staged if plan else ())}
     whole = [epoch.planned for epoch in (result.rows if result else ()) if epoch.complete]
     return fed | ({f"{plan.staged[0]} rows": whole[-1]} if plan and plan.staged and whole else {})
 
 
 def _files(first: Plan | None, second: Plan | None) -> list[RunDifference]:
-    """Returns which files only one has read, and how many are others by now under the same path."""
+    """Returns the files that only one run has read, and how many have changed since under the same path."""
     if first is None or second is None:
         return []
     stamps = _stamps(first), _stamps(second)
@@ -152,7 +152,7 @@ def _stamps(plan: Plan) -> dict[str, FileStamp | None]:
 
 
 def _named(paths: Sequence[str]) -> str | None:
-    """Returns how many files, and one of them by the end of its path."""
+    """Returns the number of files, and the end of one path."""
     if not paths:
         return None
     named = "/".join(paths[0].rsplit("/", 2)[-2:])

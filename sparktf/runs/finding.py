@@ -1,4 +1,4 @@
-"""Where runs are, and which one a person means."""
+"""Finds the output folder, and runs by the names that people give them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from rich.console import Console
 from sparktf.config.load import load_config
 from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import ConfigError, StorageNotFoundError
-from sparktf.hadoop import HadoopConf
 from sparktf.nightly.history import names_in_history
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory, is_name
@@ -25,44 +24,40 @@ from sparktf.storage.transactions.results import read_result
 OUTPUT = "SPARKTF_OUTPUT"
 _PIPED_WIDTH = 160
 _LINE_WIDTH = 4000
-"""Where each line is whole: the longest cause is shorter."""
+"""Width for unbroken lines: the longest cause is shorter."""
 
 _NAMED = 3
 _OF_A_RUN = {"result.json", "config.yaml", "events", "plan", "checkpoints"}
 
 
 class RunsRoot(NamedTuple):
-    """The folder that holds all runs.
-
-    Attributes:
-        name: Whose runs are meant where none is named; None where that is not known.
-    """
+    """The folder of all runs."""
 
     storage: Storage
     root: str
-    name: str | None = None
+    name: str | None = None  # The default name; None without one
 
 
 class FoundRun(NamedTuple):
-    """A run that is there."""
+    """An existing run."""
 
     storage: Storage
     rundir: RunDirectory
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """Its name for people."""
         return f"{self.rundir.name}/{self.rundir.run_id}"
 
     def read(self, path: str) -> bytes | None:
-        """Returns a file of the run; None where it has none."""
+        """Returns a file of the run; None if it does not exist."""
         try:
             return self.storage.read_bytes(path)
         except StorageNotFoundError:
             return None
 
     def result(self) -> RunResult | None:
-        """Returns the result; None where there is none.
+        """Returns the result; None without one.
 
         Raises:
             CorruptFileError: it cannot be read.
@@ -78,17 +73,19 @@ def make_plain_console(*, whole_lines: bool = False) -> Console:
     """Returns a console for standard output, as wide as the terminal.
 
     Args:
-        whole_lines: Break no line where there is no terminal: each is for a program.
+        whole_lines: Never break lines without a terminal: they are read by a program.
     """
     piped = _LINE_WIDTH if whole_lines else _PIPED_WIDTH
     return PlainConsole(width=None if sys.stdout.isatty() else piped)
 
 
-def find_output(output: str | None, config: str | None, environment: Mapping[str, str] = os.environ) -> RunsRoot | None:
-    """Returns where the runs are: what is given, else what the configuration says, else the environment; None for none.
+def find_output(
+    systems: FileSystems, output: str | None, config: str | None, environment: Mapping[str, str] = os.environ
+) -> RunsRoot | None:
+    """Returns the folder of all runs: the argument, else the configuration's, else the environment's; or None.
 
     Args:
-        config: A configuration's file; templates in it are filled for today.
+        config: A configuration file; templates in it are filled for today.
 
     Raises:
         ConfigError: the configuration is wrong, or the path names no file system.
@@ -100,24 +97,18 @@ def find_output(output: str | None, config: str | None, environment: Mapping[str
     root = output or environment.get(OUTPUT)
     if not root:
         return None
-    systems = _file_systems()
     return RunsRoot(systems.open(root), systems.normalise(root), name)
 
 
-def _file_systems() -> FileSystems:
-    """Returns those of this process's environment."""
-    return FileSystems(HadoopConf.from_environment())
-
-
 def need_output(found: RunsRoot | None) -> RunsRoot:
-    """Returns the output. Raises `ConfigError` where nobody said which."""
+    """Returns the output. Raises `ConfigError` if it is given nowhere."""
     if found is None:
-        raise ConfigError(f"where are the runs? Give --output PATH or --config FILE, or set {OUTPUT}")
+        raise ConfigError(f"the output folder is not given: give --output PATH or --config FILE, or set {OUTPUT}")
     return found
 
 
-def find_run(run: str, output: RunsRoot | None) -> FoundRun:
-    """Returns the run that a person means.
+def find_run(systems: FileSystems, run: str, output: RunsRoot | None) -> FoundRun:
+    """Returns the run that a person names.
 
     Args:
         run: NAME/RUN_ID below the output; RUN_ID alone where the name is known; or the path of a run's folder.
@@ -132,7 +123,6 @@ def find_run(run: str, output: RunsRoot | None) -> FoundRun:
     is_below = len(names) == 1 and is_name(names[0]) and is_name(run_id)
     if output is not None and is_below and _is_run(output.storage, f"{output.root}/{names[0]}/{run_id}"):
         return FoundRun(output.storage, RunDirectory(output.root, names[0], run_id))
-    systems = _file_systems()
     path = systems.normalise(run)
     storage = systems.open(path)
     above, _, run_id_of_path = path.rpartition("/")
@@ -154,7 +144,7 @@ def name_with_history(name: str, output: RunsRoot) -> str:
         return name
     if name in _folders(output.storage, output.root):
         raise ConfigError(
-            f"{name} has no history below {output.root}: set output.history: true, and its next runs have"
+            f"{name} has no history below {output.root}: set output.history: true to record its next runs"
         )
     raise ConfigError(f"{output.root} has no history of {name!r}{_nearest(name, kept)}")
 

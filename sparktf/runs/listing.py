@@ -21,7 +21,7 @@ from sparktf.runs.finding import RunsRoot, name_with_history
 from sparktf.told import told
 
 _WIDE, _WIDEST = 100, 140
-"""From so many columns on, a table has more of them."""
+"""Console widths from which a table has more columns."""
 
 _LENGTH: TypeAdapter[float] = TypeAdapter(Duration)
 
@@ -34,7 +34,7 @@ def recorded_runs(
     since: datetime.datetime | None,
     warn: Callable[[str], None],
 ) -> list[RunRecord]:
-    """Returns the runs of a name, or of all: those that have failed, those that began since a time.
+    """Returns the runs of a name, or all, optionally only failed ones or those begun since a time.
 
     Raises:
         ConfigError: there is no history.
@@ -43,7 +43,7 @@ def recorded_runs(
     name = name or output.name
     names = names_in_history(output.storage, output.root) if name is None else [name_with_history(name, output)]
     if not names:
-        raise ConfigError(f"{output.root} has no history of runs: set output.history: true, and the next ones have")
+        raise ConfigError(f"{output.root} has no history of runs: set output.history: true to record the next ones")
     found = read_history(output.storage, output.root, names, warn)
     return [
         record
@@ -54,7 +54,7 @@ def recorded_runs(
 
 
 def parse_since(text: str, now: datetime.datetime) -> datetime.datetime:
-    """Returns the time that `--since` means: a day or a time of UTC, or so long before now.
+    """Returns the time given by `--since`: a day, a time in UTC, or a duration before now.
 
     Raises:
         ConfigError: it is none of them.
@@ -67,18 +67,20 @@ def parse_since(text: str, now: datetime.datetime) -> datetime.datetime:
     try:
         return now - datetime.timedelta(seconds=_LENGTH.validate_python(text))
     except (ValidationError, OverflowError):
-        raise ConfigError(f"--since {text}: write a day as 2026-11-20, or a length of time as 36h or 7d") from None
+        raise ConfigError(
+            f"--since {text} is no time: write a day as 2026-11-20, or a length of time as 36h or 7d"
+        ) from None
 
 
 def json_lines(records: Sequence[RunRecord]) -> list[str]:
-    """Returns each run as a line of JSON; what is no finite number is null."""
+    """Returns each run as a line of JSON; numbers that are not finite become null."""
     return [json.dumps(_plain(record._asdict())) for record in records]
 
 
 def print_runs(console: Console, records: Sequence[RunRecord]) -> None:
-    """Prints a line for each run; where there is little room, with the columns that say most."""
+    """Prints a line for each run; in a narrow terminal, only the most important columns."""
     if not records:
-        console.print("no such runs")
+        console.print("no runs found")
         return
     wide, widest = console.width >= _WIDE, console.width >= _WIDEST
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
@@ -108,7 +110,7 @@ def print_runs(console: Console, records: Sequence[RunRecord]) -> None:
 
 
 def _outcome(record: RunRecord) -> str:
-    """Returns why a run failed, on one line, else its metrics: of validation, where there are any."""
+    """Returns the cause of a failure in one line, else metrics: of validation, if there are any."""
     if record.cause is not None:
         return told(" ".join(record.cause.split()))
     stream = "validation" if record.metrics.get("validation") else next(iter(record.metrics), "")
@@ -121,7 +123,7 @@ def _began(record: RunRecord) -> str:
 
 
 def roughly(seconds: float) -> str:
-    """Returns a length of time as people say it."""
+    """Returns a rounded duration for people."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -5,33 +5,39 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from functools import partial
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointError
-from sparktf.nightly.release import stored_release
+from sparktf.config.yaml import load_yaml
+from sparktf.driver.plan.stored_plan import data_read
+from sparktf.errors import ConfigError, StorageNotFoundError, TornCheckpointError, Verdict
+from sparktf.published.mlmodel import mlmodel_of
+from sparktf.published.release import Release, release_of
 from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RunDirectory, check_name
-from sparktf.runs.finding import find_output, need_output
+from sparktf.runs.finding import RunsRoot, make_plain_console
 from sparktf.storage.base import Storage
+from sparktf.storage.transactions.results import read_result
 
 _SHOWN_METRICS = 3
 
 
-def show_models(output: str | None, name: str, console: Console) -> None:
+def show_models(output: RunsRoot, name: str) -> None:
     """Prints a table of the published models of a name, the newest first.
 
     Raises:
-        ConfigError: there is none, or nothing says where the runs are.
+        ConfigError: there is none.
         StorageError: the storage failed.
     """
-    storage, root, _ = need_output(find_output(output, None))
+    storage, root, _ = output
     serving = Serving(storage, root, check_name(name, "NAME"))
     current, versions = serving.current(), serving.versions()
     if not versions:
-        raise ConfigError(f"no model of {name} is published: there is none in {serving.path}")
+        raise ConfigError(
+            f"{name} has no published model in {serving.path}: give runs the section publish, or promote one by hand"
+        )
     table = Table(title=f"{name}: {serving.path}", title_justify="left", title_style="bold")
     table.add_column("version", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
@@ -47,12 +53,12 @@ def show_models(output: str | None, name: str, console: Console) -> None:
         style = "bold green" if is_current else "dim" if version.withdrawn else ""
         cells = (str(version.number), state, *_cells(storage, serving, version))
         table.add_row(*(Text(cell) for cell in cells), style=style)
-    console.print(table)
+    make_plain_console().print(table)
 
 
-def rollback(output: str | None, name: str, to: int | None) -> str:
-    """Makes an earlier version the current one; returns what to say of it. Raises as `Serving.rollback`."""
-    storage, root, _ = need_output(find_output(output, None))
+def rollback(output: RunsRoot, name: str, to: int | None) -> str:
+    """Makes an earlier version the current one; returns the message. Raises as `Serving.rollback`."""
+    storage, root, _ = output
     serving = Serving(storage, root, check_name(name, "NAME"))
     before = serving.current()
     number = serving.rollback(to)
@@ -60,22 +66,46 @@ def rollback(output: str | None, name: str, to: int | None) -> str:
     return f"{name}: version {number} is current{came}: {serving.path}/{number}"
 
 
-def promote(output: str | None, run: str) -> str:
-    """Makes the model of a run the current version; returns what to say of it.
+def promote(output: RunsRoot, run: str) -> str:
+    """Makes the model of a run the current version; returns the message.
 
     Raises:
         ConfigError: `run` is not NAME/RUN_ID, or that run has not ended well.
         ModelContractError: it has exported no model.
         StorageError: the storage failed.
     """
-    storage, root, _ = need_output(find_output(output, None))
+    storage, root, _ = output
     name, slash, run_id = run.rpartition("/")
     if not slash:
-        raise ConfigError(f"{run!r} is no run: write NAME/RUN_ID")
+        raise ConfigError(f"{run!r} names no run: write NAME/RUN_ID")
     rundir = RunDirectory(root, name, run_id)
     serving = Serving(storage, root, rundir.name)
     number = serving.promote(stored_release(storage, rundir, time.time()))
     return f"{name}: version {number}, of run {run_id}, is current: {serving.path}/{number}"
+
+
+def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Release:
+    """Returns what a run that has ended has to publish, of the day that its configuration said, else of its own.
+
+    Raises:
+        ConfigError: there is no such run, it has not ended, or it has failed.
+        ModelContractError: it has exported no model.
+    """
+    try:
+        result = read_result(storage, rundir.result)
+    except StorageNotFoundError:
+        raise ConfigError(f"{rundir.path} has no result.json: there is no such run, or it has not ended") from None
+    if result.verdict not in (Verdict.DONE, Verdict.GATED):
+        raise ConfigError(
+            f"run {rundir.name}/{rundir.run_id} ended with exit code {int(result.verdict)}, and has no model to "
+            "publish: submit it again"
+        )
+    config = load_yaml(storage.read_bytes(rundir.config).decode())
+    date = (config.get("publish") or {}).get("date")
+    date = date or result.date or result.started[: len("2026-11-20")]
+    return release_of(
+        storage, rundir, result, date, now_s, partial(data_read, storage, rundir.plan), mlmodel_of(config)
+    )
 
 
 def _cells(storage: Storage, serving: Serving, version: Version) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`sparktf show`: how a run went, or how it goes."""
+"""`sparktf show`: the result of a run, or its progress."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sparktf.storage.transactions.last_word import UNHEARD, LastWord, last_word
 from sparktf.submit.follow import Follower
 
 _LOOK_S = 10.0
-"""So often it is looked at whether anybody is at work."""
+"""Interval of looks whether the driver is alive."""
 
 
 def show(run: FoundRun, console: Console, clock: Clock) -> None:
-    """Prints the result of a run that has ended; one that is under way is followed until it has, or nobody is at work.
+    """Prints the result of a run; follows one that is under way until it ends or its driver is gone.
 
     Raises:
         CorruptFileError: its result cannot be read.
-        StorageError: the storage failed at the start; later it is waited for.
+        StorageError: the storage failed at the start; later failures are waited out.
     """
-    run.result()  # what cannot be read would be followed for ever
+    run.result()  # a result that cannot be read would be followed for ever
     display = Display(console, 1.0, 1)
     follower = Follower(run.storage, run.rundir, display)
     result, nobody = follower.standing(), threading.Condition()
@@ -55,7 +55,7 @@ def show(run: FoundRun, console: Console, clock: Clock) -> None:
 
 
 def _word(run: FoundRun, before: LastWord) -> LastWord:
-    """Returns its last word; what it was before where the storage does not say."""
+    """Returns the owner's last word; the previous one if the storage does not answer."""
     try:
         return last_word(run.storage, run.rundir)
     except StorageError:

@@ -1,4 +1,4 @@
-"""What tasks know of a column, of which each has seen some rows; and the statistics that are put together of it."""
+"""Partial statistics of a column, one part for each task, and their merge."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ import numpy as np
 import pyarrow as pa
 
 from sparktf.statistics.column_statistics import COMMONEST, RANKS, ColumnStatistics, Spread, Value, ValueCount
-from sparktf.statistics.sketches import Distinct, Floats, Hashes, Integers, Moments, Values, added_up, hashed, joined
+from sparktf.statistics.sketches import (
+    ColumnValues,
+    Distinct,
+    Floats,
+    Hashes,
+    Integers,
+    Moments,
+    added_up,
+    concatenated,
+    hashed,
+)
 
 
 class ColumnKind(enum.StrEnum):
-    """What is measured of a column."""
+    """The measurements of a column."""
 
     NUMBER = "number"
     TEXT = "text"
@@ -28,35 +38,25 @@ class ColumnKind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpreadPart:
-    """Where some of a column's numbers lie.
-
-    Attributes:
-        points: float64 [n], sorted; each stands for as many numbers as any other.
-    """
+    """Distribution of some of a column's numbers."""
 
     moments: Moments
-    points: Floats
+    points: Floats  # float64 [n], sorted; each stands for the same number of values
 
 
 @dataclass(frozen=True, slots=True)
 class ValuesPart:
-    """Which values some of a column's rows have.
+    """Distinct values of some of a column's rows."""
 
-    Attributes:
-        values: All of them, or the commonest ones; None where there are none.
-        counts: How often each is there, by a sample where they are not all.
-        hashes: Where they are not all: those of the values, below `below`; None where they are.
-    """
-
-    values: Values | None
-    counts: Integers
+    values: ColumnValues | None  # All of them, or the commonest ones; None for none
+    counts: Integers  # How often each occurs, estimated by a sample if they are not all
     below: int = 0
-    hashes: Hashes | None = None
+    hashes: Hashes | None = None  # If they are not all: the values' hashes below `below`; else None
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPart:
-    """What one task knows of a column."""
+    """Partial statistics of a column from one task."""
 
     nulls: int
     nans: int
@@ -66,7 +66,7 @@ class ColumnPart:
 
 
 def put_together(type_name: str, kind: ColumnKind, parts: Sequence[ColumnPart]) -> ColumnStatistics:
-    """Returns the statistics of a column of which each of some tasks knows a part.
+    """Returns the statistics of a column, merged from the parts of all tasks.
 
     Args:
         type_name: Spark's name of the type.
@@ -117,7 +117,7 @@ def _spread_of(parts: Sequence[SpreadPart]) -> Spread:
 
 
 def _bounds_of(parts: Sequence[SpreadPart], lengths: Spread | None) -> Spread:
-    """Returns the bounds of the numbers within lists, of which `count` is how many lists there are."""
+    """Returns the bounds of the numbers within lists; `count` is the number of lists."""
     moments = Moments()
     for part in parts:
         moments = moments.and_(part.moments)
@@ -127,7 +127,7 @@ def _bounds_of(parts: Sequence[SpreadPart], lengths: Spread | None) -> Spread:
 
 
 def _values_of(kind: ColumnKind, parts: Sequence[ValuesPart]) -> tuple[int, tuple[ValueCount, ...]]:
-    """Returns how many different values there are, and the commonest ones."""
+    """Returns the number of distinct values, and the commonest ones."""
     some = [part for part in parts if part.values is not None]
     values, counts = _added_up(some)
     sketched = [part.hashes for part in parts if part.hashes is not None]
@@ -152,14 +152,14 @@ def _values_of(kind: ColumnKind, parts: Sequence[ValuesPart]) -> tuple[int, tupl
     return distinct, tuple(ValueCount(value=value, count=count) for value, count in ranked[:COMMONEST])
 
 
-def _added_up(parts: Sequence[ValuesPart]) -> tuple[Values | None, Integers]:
+def _added_up(parts: Sequence[ValuesPart]) -> tuple[ColumnValues | None, Integers]:
     if not parts:
         return None, np.empty(0, np.int64)
-    values = joined([part.values for part in parts if part.values is not None])
+    values = concatenated([part.values for part in parts if part.values is not None])
     return added_up(values, np.concatenate([part.counts for part in parts]))
 
 
-def _to_python(kind: ColumnKind, values: Values, chosen: Integers) -> list[Any]:
+def _to_python(kind: ColumnKind, values: ColumnValues, chosen: Integers) -> list[Any]:
     if isinstance(values, pa.Array):
         return [value.decode(errors="replace") for value in values.take(pa.array(chosen)).to_pylist()]
     found: list[Value] = values[chosen].tolist()

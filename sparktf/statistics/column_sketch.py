@@ -1,4 +1,4 @@
-"""A column's values as one task sees them, in Arrow's arrays: sketched, whatever their number."""
+"""A column's values as one task sees them, in Arrow's arrays: sketched in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,45 +13,38 @@ from sparktf.feed.arrays.values import numbers
 from sparktf.statistics.column_parts import ColumnKind, ColumnPart, SpreadPart, ValuesPart
 from sparktf.statistics.column_statistics import COMMONEST, TEXT_LENGTH
 from sparktf.statistics.sketches import (
+    ColumnValues,
     CountedValues,
     Distinct,
     Floats,
     Integers,
     Moments,
     Sample,
-    Values,
     counted,
     hashed,
 )
 
 _ROWS = 1 << 15
-"""Numbers looked at a time: they stay in the second-level cache while figure after figure is made of them."""
+"""Numbers at a time: they stay in the second-level cache for all figures."""
 
 _ESTIMATED = 10 * COMMONEST
-"""So many of the commonest values of a part are told of where there are too many to count them all."""
+"""The commonest values in a part whose values are too many to count."""
 
 
 class Room(NamedTuple):
-    """How much is kept of a column's values, by each of the tasks that share the rows.
+    """Limits on the values of a column that each task keeps."""
 
-    Attributes:
-        counted: Distinct values whose counts are exact.
-        sampled: Values drawn at random.
-        points: Of these, in order, as many as are sent on.
-        hashes: By which distinct values are estimated where there are too many to count them.
-    """
-
-    counted: int
-    sampled: int
-    points: int
-    hashes: int = 4096
+    counted: int  # Distinct values that are counted exactly
+    sampled: int  # Values drawn at random
+    points: int  # Of these, in order, the number sent on
+    hashes: int = 4096  # Hashes by which distinct values are estimated once there are too many to count
 
 
 class ColumnSketch:
-    """Takes in the values of a column, of any number of rows."""
+    """A sketch of a column's values, of any number of rows."""
 
     def __init__(self, kind: ColumnKind, room: Room, draw: np.random.Generator) -> None:
-        """Has seen nothing yet."""
+        """Makes an empty sketch."""
         self._kind = kind
         self._nulls = 0
         self._nans = 0
@@ -63,7 +56,7 @@ class ColumnSketch:
         self._values = None if has_lengths else _ValuesSketch(room, sample)
 
     def add(self, array: pa.Array) -> None:
-        """Takes in the values of some rows."""
+        """Adds the values of some rows."""
         self._nulls += array.null_count
         if pt.is_null(array.type):
             return
@@ -78,7 +71,7 @@ class ColumnSketch:
                 self._add_numbers(array.slice(start, _ROWS).drop_null())
 
     def part(self) -> ColumnPart:
-        """Returns what is known."""
+        """Returns the partial statistics."""
         numbers = None if self._numbers is None else self._numbers.part()
         if self._kind is ColumnKind.NUMBER_LIST:
             numbers = SpreadPart(self._bounds, np.empty(0))
@@ -141,7 +134,7 @@ class ColumnSketch:
 
 
 class _SpreadSketch:
-    """Where numbers lie."""
+    """The distribution of numbers."""
 
     def __init__(self, room: Room, draw: np.random.Generator) -> None:
         self._room = room
@@ -150,12 +143,12 @@ class _SpreadSketch:
         self.sample = Sample(room.sampled, draw)
 
     def add(self, x: Floats) -> None:
-        """Takes in some finite numbers, at least one."""
+        """Adds finite numbers, at least one."""
         self._moments = self._moments.and_(Moments.of(x))
         self.sample.add(len(x), x.take)
 
     def part(self) -> SpreadPart:
-        """Returns what is known."""
+        """Returns the partial distribution."""
         drawn = self.sample.values()
         if drawn is None:
             return SpreadPart(self._moments, np.empty(0))
@@ -168,7 +161,7 @@ class _SpreadSketch:
 
 
 class _ValuesSketch:
-    """Which values there are, and how often each is there: counted while they are few, then by a sample."""
+    """The distinct values and their counts: exact while there are few, then by a sample."""
 
     def __init__(self, room: Room, sample: Sample) -> None:
         """Args: sample: Of the values; who has made it may draw them already, as numbers."""
@@ -178,8 +171,8 @@ class _ValuesSketch:
         self._distinct = Distinct(room.hashes)
         self._sample = sample
 
-    def add(self, values: Values) -> None:
-        """Takes in some numbers, at least one; the sample has them already."""
+    def add(self, values: ColumnValues) -> None:
+        """Adds numbers, at least one, that the sample has already."""
         self._rows += len(values)
         if self._counts is None:
             self._distinct.add_all(hashed(values))
@@ -187,7 +180,7 @@ class _ValuesSketch:
             self._count(self._counts, *counted(values))
 
     def add_encoded(self, dictionary: pa.Array, codes: Integers) -> None:
-        """Takes in some values of a dictionary, at least one."""
+        """Adds values of a dictionary, at least one."""
         self._rows += len(codes)
         self._sample.add(len(codes), lambda drawn: dictionary.take(pa.array(codes[drawn])))
         counts = np.bincount(codes)
@@ -198,20 +191,20 @@ class _ValuesSketch:
         else:
             self._count(self._counts, values, counts[used])
 
-    def add_counts(self, values: Values, counts: Integers) -> None:
-        """Takes in a few values, each with its count."""
+    def add_counts(self, values: ColumnValues, counts: Integers) -> None:
+        """Adds a few values, each with its count."""
         self._rows += int(counts.sum())
         if self._counts is not None:
             self._counts.add(values, counts)
 
     def part(self) -> ValuesPart:
-        """Returns what is known."""
+        """Returns the partial counts."""
         if self._counts is not None:
             found = self._counts.found()
             return ValuesPart(None, np.empty(0, np.int64)) if found is None else ValuesPart(*found)
         return ValuesPart(*self._estimated(), *self._distinct.hashes())
 
-    def _count(self, known: CountedValues, values: Values, counts: Integers) -> None:
+    def _count(self, known: CountedValues, values: ColumnValues, counts: Integers) -> None:
         known.add(values, counts)
         if known.are_too_many:
             found = known.found()
@@ -219,8 +212,8 @@ class _ValuesSketch:
                 self._distinct.add_all(hashed(found[0]))
             self._counts = None
 
-    def _estimated(self) -> tuple[Values | None, Integers]:
-        """Returns the commonest values by the sample; what is there once tells nothing."""
+    def _estimated(self) -> tuple[ColumnValues | None, Integers]:
+        """Returns the commonest values by the sample; a single occurrence proves nothing."""
         drawn = self._sample.values()
         if drawn is None:
             return None, np.empty(0, np.int64)
@@ -234,12 +227,12 @@ class _ValuesSketch:
 
 
 def no_part(kind: ColumnKind) -> ColumnPart:
-    """Returns what is known of a column without rows."""
+    """Returns the part of a column without rows."""
     return ColumnSketch(kind, Room(1, 1, 1, 1), np.random.default_rng(0)).part()
 
 
 def _short(texts: pa.Array) -> pa.Array:
-    """Returns texts as large binary, of each the first `TEXT_LENGTH` characters."""
+    """Returns texts as large binary, cut to `TEXT_LENGTH` characters."""
     longest = pc.max(pc.binary_length(texts)).as_py() or 0
     if longest > TEXT_LENGTH:
         try:

@@ -1,4 +1,4 @@
-"""What is known of the columns of a run's data, as `statistics.json` has it.
+"""Statistics of the columns of a run's data, as stored in `statistics.json`.
 
 Numbers are as tensors have them: dates are days since 1970, times and timestamps microseconds.
 """
@@ -14,89 +14,67 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 RANKS = tuple(i / 100 for i in range(1, 100))
-"""Shares of the values of a column that are at most as great as its `quantiles`."""
+"""Ranks of `quantiles`: the share of a column's values that are not greater."""
 
 COMMONEST = 100
-"""So many of the commonest values of a column are kept."""
+"""Number of the commonest values that are kept."""
 
 TEXT_LENGTH = 256
-"""So many characters of a text are kept; what begins alike counts as one value."""
+"""Characters of a text that are kept; texts with the same ones count as one value."""
 
 Value = bool | int | float | str
 
 
 class ValueCount(Message):
-    """A value, and how many rows have it."""
+    """A value and the number of rows that have it."""
 
     value: Value
     count: int
 
 
 class Spread(Message):
-    """Where numbers lie.
+    """Distribution of numbers."""
 
-    Attributes:
-        count: How many they are; the rest is None or empty where there are none.
-        mean: Of the `count` numbers, as are all the others.
-        deviation: Standard deviation of the numbers as a whole population.
-        quantiles: At `RANKS`; none where only the outer bounds are looked at.
-    """
-
-    count: int
+    count: int  # Number of values; without any, the rest is None or empty
     min: float | None = None
     max: float | None = None
-    mean: float | None = None
-    deviation: float | None = None
-    quantiles: tuple[float, ...] = ()
+    mean: float | None = None  # Of the `count` numbers, as are all the others
+    deviation: float | None = None  # Standard deviation of the whole population
+    quantiles: tuple[float, ...] = ()  # At `RANKS`; none where only the outer bounds are measured
 
 
 class ColumnStatistics(Message):
-    """One column, of the rows that were read.
+    """One column of the rows that were read."""
 
-    Attributes:
-        type: Spark's name of it.
-        nulls: Rows without a value.
-        nans: Rows whose value is no finite number, or whose list holds such a one; `numbers` is without them.
-        numbers: Of a number, date or timestamp; of a list of these, `min` and `max` over all its values alone.
-        lengths: Of the lists, or of binary values in bytes.
-        distinct: How many values there are, within some 5 %; None of lists and binary values.
-        commonest: The commonest values, the most frequent first; exact as long as there are few distinct ones.
-    """
-
-    type: str
-    nulls: int
-    nans: int = 0
+    type: str  # Spark's name of it
+    nulls: int  # Rows without a value
+    nans: int = 0  # Rows whose value is not finite, or whose list holds such a value; `numbers` is without them
+    # Of a number, date or timestamp; of a list of these, only `min` and `max` over all its values
     numbers: Spread | None = None
-    lengths: Spread | None = None
-    distinct: int | None = None
+    lengths: Spread | None = None  # Of the lists, or of binary values in bytes
+    distinct: int | None = None  # Number of distinct values, within some 5 %; None for lists and binary values
+    # The commonest values, the most frequent first; exact if there are few distinct ones
     commonest: tuple[ValueCount, ...] = ()
 
 
 class TableStatistics(Message):
-    """The used columns of a run's source: all rows that `data.where` lets through, held out or not.
+    """The used columns of a run's source: all rows that pass `data.where`, held out or not."""
 
-    Attributes:
-        rows: Of the source; where a sample was read, and no footer says it, as the sample has it.
-        sample: Share of the rows that was read.
-        rows_read: How many rows that was.
-        labels: The columns that targets are made of.
-    """
-
-    rows: int
-    sample: float
-    rows_read: int
+    rows: int  # Of the source; estimated if a sample was read and no footer tells
+    sample: float  # Share of the rows that was read
+    rows_read: int  # Number of rows that were read
     columns: dict[str, ColumnStatistics]
-    labels: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # The columns of the targets
 
 
 def number_of(bound: float | str, kind: str) -> float:
-    """Returns a bound as the statistics have numbers: of a text, days or microseconds since 1970, in UTC.
+    """Returns a bound as a number of the statistics: days or microseconds since 1970, in UTC, for a text.
 
     Args:
         kind: Spark's type of the column.
 
     Raises:
-        ValueError: the column's values are days or times, and the bound is none, or the other way round.
+        ValueError: the column's values are days or times and the bound is not, or the other way round.
     """
     value = _value_of(kind)
     if isinstance(bound, str) is not (value == "date" or value.startswith("timestamp")):
@@ -109,8 +87,8 @@ def number_of(bound: float | str, kind: str) -> float:
     return float((time.replace(tzinfo=time.tzinfo or dt.UTC) - _EPOCH) // _MICROSECOND)
 
 
-def in_words(number: float, kind: str) -> str:
-    """Returns a number of the statistics as people write it."""
+def number_text(number: float, kind: str) -> str:
+    """Returns a number of the statistics for people."""
     value = _value_of(kind)
     with suppress(OverflowError):  # a day that no calendar of Python's has
         if value == "date":
@@ -121,5 +99,5 @@ def in_words(number: float, kind: str) -> str:
 
 
 def _value_of(kind: str) -> str:
-    """Returns the type of a column's values, where it is a list that of these."""
+    """Returns the type of a column's values, or of its lists' values."""
     return kind.removeprefix("array<").removesuffix(">") if kind.startswith("array<") else kind

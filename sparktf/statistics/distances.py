@@ -1,10 +1,9 @@
-"""How far two distributions are apart that are known by the statistics of a column: pure functions.
+"""Distances between two distributions that are given by the statistics of a column: pure functions.
 
 L-infinity distance of categories: the greatest difference of a value's share, max |p(v) - q(v)|.
 Jensen-Shannon divergence, in bits: H(m) - (H(p) + H(q)) / 2, where m = (p + q) / 2 and H is Shannon's entropy to base 2
 (J. Lin, Divergence measures based on the Shannon entropy, IEEE Transactions on Information Theory 37, 1991). It is 0
-where both are the same, and 1 where they have nothing in common. TensorFlow Data
-Validation measures drift by these two.
+for equal distributions and 1 for disjoint ones. TensorFlow Data Validation measures drift by these two.
 """
 
 from __future__ import annotations
@@ -23,18 +22,17 @@ _DECILES = slice(9, None, 10)
 """Of `RANKS`: 0.1 to 0.9."""
 
 _COMMON = 0.05
-"""A number that so large a share of either side is, gets a bin of its own."""
+"""A number with this share of either side gets a bin of its own."""
 
 
 def infinity_distance(one: ColumnStatistics, other: ColumnStatistics, rows: tuple[int, int]) -> float:
-    """Returns the L-infinity distance of two columns' values, as far as their commonest ones tell it; 0 where one of
-    them has none.
+    """Returns the L-infinity distance of two columns' values, by their commonest ones; 0 if one has none.
 
-    Of a value that is missing from a list that is not all of them, it is only sure that it is no commoner than the last
-    one there: so much of its share counts for nothing. The distance is never overestimated by that.
+    The share of a value outside an incomplete list is at most that of the list's last one. The distance assumes the
+    nearest share that is possible: it is never overestimated.
 
     Args:
-        rows: That were read of each.
+        rows: Rows that were read of each.
     """
     first, second = _shares(one, rows[0]), _shares(other, rows[1])
     if not first.count or not second.count:
@@ -44,13 +42,13 @@ def infinity_distance(one: ColumnStatistics, other: ColumnStatistics, rows: tupl
 
 
 def divergence(one: ColumnStatistics, other: ColumnStatistics, rows: tuple[int, int]) -> float:
-    """Returns the Jensen-Shannon divergence of two columns of numbers, in bits; 0 where one has no numbers at all.
+    """Returns the Jensen-Shannon divergence of two columns of numbers, in bits; 0 if one has no numbers.
 
-    Where the commonest values are all there are, it is that of the values. Else it is that of bins that end at
-    the deciles of either, and of these deciles themselves where one of them alone is 5 % of the rows or more.
+    Where the commonest values are all values, their shares are compared. Else shares of bins are, which end at the
+    deciles of either column; a decile that holds 5 % of the rows or more is a bin of its own.
 
     Args:
-        rows: That were read of each.
+        rows: Rows that were read of each.
     """
     if one.numbers is None or other.numbers is None or not one.numbers.count or not other.numbers.count:
         return 0.0
@@ -80,7 +78,7 @@ def jensen_shannon(p: Floats, q: Floats) -> float:
 
 
 def has_all_values(column: ColumnStatistics, rows: int) -> bool:
-    """Whether the commonest values of a column are all that it has, of so many rows that were read."""
+    """Whether the commonest values of a column are all its values, among `rows` that were read."""
     return _shares(column, rows).is_whole
 
 
@@ -91,18 +89,12 @@ def _entropy(p: Floats) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Shares:
-    """Shares of a column's commonest values among those that are there.
+    """Shares of a column's commonest values among the rows with a value."""
 
-    Attributes:
-        count: How many rows have a value.
-        is_whole: Whether there is no other value.
-        least: No other value has a greater share.
-    """
-
-    count: int
+    count: int  # Rows with a value
     shares: Mapping[Value, float]
-    is_whole: bool
-    least: float
+    is_whole: bool  # Whether these are all values
+    least: float  # No other value has a greater share
 
 
 def _shares(column: ColumnStatistics, rows: int) -> _Shares:
@@ -137,9 +129,9 @@ def _masses(numbers: Spread, values: _Shares, edges: Floats) -> tuple[Floats, Fl
 
 
 def _ranks(numbers: Spread, points: Floats) -> Floats:
-    """Returns which share of the numbers is less than each point, and half of what is the same: float64 [n].
+    """Returns the share of the numbers below each point, plus half of the share equal to it: float64 [n].
 
-    Between two quantiles numbers lie evenly; quantiles that are the same are one number that many rows have.
+    Numbers are spread evenly between two quantiles; equal quantiles are one number that many rows have.
     """
     values = np.array([_known(numbers.min), *numbers.quantiles, _known(numbers.max)])
     ranks = np.array([0.0, *RANKS, 1.0])

@@ -1,6 +1,6 @@
-"""What is kept of many values, of bounded size and mergeable: a sample, how many there are, which, and where they lie.
+"""Mergeable sketches of bounded size: a sample, distinct counts, frequent values, and moments.
 
-Written for whole arrays: a sketch that takes one value at a time costs ten times what reading the value does.
+They take whole arrays: adding values one at a time would cost ten times as much as reading them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
-Values: TypeAlias = npt.NDArray[Any] | pa.Array
+ColumnValues: TypeAlias = npt.NDArray[Any] | pa.Array
 """Without nulls: numbers as int64 or float64, text as Arrow's large binary."""
 
 _BLOCK = 8192
-"""Values at a time: what lies between the steps stays in the second-level cache."""
+"""Values at a time: the intermediate ones stay in the second-level cache."""
 
 _ALL = 2**64
 
@@ -38,7 +38,7 @@ class Moments:
 
     @classmethod
     def of(cls, x: Floats) -> Moments:
-        """Returns those of some finite numbers."""
+        """Returns the moments of finite numbers."""
         if not len(x):
             return cls()
         mean = float(x.mean())
@@ -47,7 +47,7 @@ class Moments:
         return cls(len(x), float(x.min()), float(x.max()), mean, float(squares.sum()))
 
     def and_(self, other: Moments) -> Moments:
-        """Returns those of both (Chan, Golub, LeVeque 1979)."""
+        """Returns the moments of both (Chan, Golub, LeVeque 1979)."""
         if not self.count or not other.count:
             return self if self.count else other
         count = self.count + other.count
@@ -64,33 +64,32 @@ class Moments:
 class Sample:
     """Values drawn at random: one of every `step`, where `step` doubles when there are too many.
 
-    Of each `step` values that follow one another, one is drawn: any of them, so that nothing that comes at regular
-    intervals is always met or always missed.
+    The position within each `step` is random, so that a period in the data is neither always hit nor always missed.
     """
 
     def __init__(self, limit: int, draw: np.random.Generator) -> None:
-        """Args: limit: No more values are kept, and once there were as many, no less than half of them."""
+        """Args: limit: The most values kept; once reached, at least half as many stay."""
         self._limit = limit
         self._draw = draw
         self._step = 1
-        self._parts: list[Values] = []
+        self._parts: list[ColumnValues] = []
         self._size = 0
 
-    def add(self, count: int, take: Callable[[Integers], Values]) -> None:
-        """Draws from `count` values, of which `take` returns those at some places."""
+    def add(self, count: int, take: Callable[[Integers], ColumnValues]) -> None:
+        """Draws from `count` values; `take` returns those at given places."""
         part = take(self._drawn(count, self._step))
         self._parts.append(part)
         self._size += len(part)
         while self._size > self._limit:
-            whole = joined(self._parts)
+            whole = concatenated(self._parts)
             self._parts = [whole.take(self._drawn(len(whole), 2))]
             self._size = len(self._parts[0])
             self._step *= 2
 
-    def values(self) -> Values | None:
-        """Returns what was drawn; None where there was nothing to draw from."""
+    def values(self) -> ColumnValues | None:
+        """Returns the drawn values; None for none."""
         if len(self._parts) > 1:
-            self._parts = [joined(self._parts)]
+            self._parts = [concatenated(self._parts)]
         return self._parts[0] if self._size else None
 
     def _drawn(self, count: int, step: int) -> Integers:
@@ -102,10 +101,10 @@ class Sample:
 
 
 class Distinct:
-    """How many values there are, by the least ones among their hashes (Bar-Yossef et al. 2002): within some 2 %."""
+    """Estimates the number of distinct values by their least hashes (Bar-Yossef et al. 2002): within some 2 %."""
 
     def __init__(self, size: int) -> None:
-        """Args: size: So many hashes are kept."""
+        """Args: size: The number of hashes kept."""
         self._size = size
         self._below = _ALL
         self._kept: Hashes = np.empty(0, np.uint64)
@@ -113,7 +112,7 @@ class Distinct:
         self._n_new = 0
 
     def add(self, hashes: Hashes) -> None:
-        """Notes hashes; those noted before count once."""
+        """Adds hashes; duplicates count once."""
         some = hashes if self._below == _ALL else hashes[hashes < np.uint64(self._below)]
         self._new.append(some)
         self._n_new += len(some)
@@ -121,24 +120,24 @@ class Distinct:
             self._compact()
 
     def add_all(self, hashes: Iterator[Hashes]) -> None:
-        """Notes hashes block by block."""
+        """Adds hashes block by block."""
         for some in hashes:
             self.add(some)
 
     def hashes(self) -> tuple[int, Hashes]:
-        """Returns the bound below which all hashes were kept, and these."""
+        """Returns the hashes kept and the bound that all of them are below."""
         self._compact()
         return self._below, self._kept
 
     def cut(self, below: int) -> None:
-        """Has no more hashes than another one, which has kept those below a bound."""
+        """Drops hashes above the bound of another sketch, so that both can be merged."""
         self._compact()
         if below < self._below:
             self._below = below
             self._kept = self._kept[self._kept < np.uint64(below)]
 
     def estimate(self) -> int:
-        """Returns how many different values were noted."""
+        """Returns the estimated number of distinct values."""
         self._compact()
         return len(self._kept) if self._below == _ALL else round(len(self._kept) / (self._below / _ALL))
 
@@ -154,17 +153,17 @@ class Distinct:
 
 
 class CountedValues:
-    """Values with their counts, exact."""
+    """Exact counts of values."""
 
     def __init__(self, limit: int) -> None:
-        """Args: limit: Of so many distinct values; see `are_too_many`."""
+        """Args: limit: The most distinct values; see `are_too_many`."""
         self._limit = limit
-        self._values: list[Values] = []
+        self._values: list[ColumnValues] = []
         self._counts: list[Integers] = []
         self._size = 0
 
-    def add(self, values: Values, counts: Integers) -> None:
-        """Notes values, each with a count."""
+    def add(self, values: ColumnValues, counts: Integers) -> None:
+        """Adds values, each with a count."""
         self._values.append(values)
         self._counts.append(counts)
         self._size += len(values)
@@ -173,23 +172,21 @@ class CountedValues:
 
     @property
     def are_too_many(self) -> bool:
-        """Whether there are more values than the limit, as far as was looked: there are no more than twice as many
-        where it is not so.
-        """
+        """Whether the limit is exceeded. Compacted now and then, so up to twice the limit may pass."""
         return self._size > 2 * self._limit
 
-    def found(self) -> tuple[Values, Integers] | None:
-        """Returns the values and their counts; None where there are none."""
+    def found(self) -> tuple[ColumnValues, Integers] | None:
+        """Returns the values and their counts; None for none."""
         self._compact()
         return (self._values[0], self._counts[0]) if self._size else None
 
     def _compact(self) -> None:
         if self._size:
-            values, counts = added_up(joined(self._values), np.concatenate(self._counts))
+            values, counts = added_up(concatenated(self._values), np.concatenate(self._counts))
             self._values, self._counts, self._size = [values], [counts], len(values)
 
 
-def joined(parts: Sequence[Values]) -> Values:
+def concatenated(parts: Sequence[ColumnValues]) -> ColumnValues:
     """Returns the values of all parts, at least one."""
     if len(parts) == 1:
         return parts[0]
@@ -198,8 +195,8 @@ def joined(parts: Sequence[Values]) -> Values:
     return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
 
 
-def added_up(values: Values, counts: Integers) -> tuple[Values, Integers]:
-    """Returns each value once, with the sum of its counts."""
+def added_up(values: ColumnValues, counts: Integers) -> tuple[ColumnValues, Integers]:
+    """Returns the distinct values with the sums of their counts."""
     if isinstance(values, pa.Array):
         encoded = values.dictionary_encode()
         sums = np.bincount(encoded.indices.to_numpy(), weights=counts, minlength=len(encoded.dictionary))
@@ -211,12 +208,12 @@ def added_up(values: Values, counts: Integers) -> tuple[Values, Integers]:
 
 
 def _firsts(ordered: npt.NDArray[Any]) -> Integers:
-    """Returns where in a sorted array, of at least one value, each value comes first."""
+    """Returns the first place of each value in a sorted array of at least one value."""
     return np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
 
 
-def counted(values: Values) -> tuple[Values, Integers]:
-    """Returns the different ones of some values, and how often each is there; at least one value."""
+def counted(values: ColumnValues) -> tuple[ColumnValues, Integers]:
+    """Returns the distinct values and their counts, of at least one value."""
     if isinstance(values, pa.Array):
         found = pc.value_counts(values)
         return found.field("values"), found.field("counts").to_numpy()
@@ -231,8 +228,8 @@ def counted(values: Values) -> tuple[Values, Integers]:
     return ordered[firsts], np.diff(firsts, append=len(ordered))
 
 
-def hashed(values: Values) -> Iterator[Hashes]:
-    """Yields the hashes of some values; the same number or text has the same hash everywhere."""
+def hashed(values: ColumnValues) -> Iterator[Hashes]:
+    """Yields hashes of values; equal numbers or texts have the same hash in every process."""
     for start in range(0, len(values), _BLOCK):
         block = values[start : start + _BLOCK]
         # There are two zeros, and they are the same number.
@@ -240,7 +237,7 @@ def hashed(values: Values) -> Iterator[Hashes]:
 
 
 def _mixed(keys: Hashes) -> Hashes:
-    """Returns keys whose bits all depend on all bits of the given ones, as the end of SplitMix64 has it."""
+    """Returns keys of which every bit depends on all bits of the given ones: the finalizer of SplitMix64."""
     mixed = keys ^ (keys >> np.uint64(30))
     mixed *= np.uint64(0xBF58476D1CE4E5B9)
     mixed ^= mixed >> np.uint64(27)
@@ -250,7 +247,7 @@ def _mixed(keys: Hashes) -> Hashes:
 
 
 def _text_keys(texts: pa.Array) -> Hashes:
-    """Returns for each text the sum of its bytes, each times what its place has drawn (multilinear hashing)."""
+    """Returns a multilinear hash of each text: the sum of its bytes times a random number for each place."""
     lengths = pc.binary_length(texts).to_numpy().astype(np.int64)
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: len(texts) + 1]
     some = np.frombuffer(texts.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
@@ -265,6 +262,6 @@ def _text_keys(texts: pa.Array) -> Hashes:
 
 
 def _places(count: int) -> Hashes:
-    """Returns odd numbers drawn for the places of a text: the same ones always, whatever their count."""
+    """Returns odd random numbers for the places of a text: always the same sequence."""
     drawn: Hashes = _mixed(np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
     return drawn | np.uint64(1)

@@ -1,6 +1,6 @@
-"""The storage seam: what sparktf asks of a file system. Paths are absolute paths or URLs of that file system.
+"""The interface to file systems. Paths are absolute paths or URLs of the file system.
 
-Every error is a `StorageError` that names the path; only reading from the stream of `open` fails as a bare OSError.
+Every error is a `StorageError` that names the path; only reading from the stream of `open` may raise a bare OSError.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _CHUNK_NBYTES = 1 << 20
 
 
 class Timeouts(NamedTuple):
-    """How long to wait for a cluster.
+    """Time limits for a cluster.
 
     Attributes:
         connect_s: For a connection.
-        io_s: For the next byte to come or to go.
-        deadline_s: How long trouble may last: tries begin until so long after the first failure.
+        io_s: For the next byte to be received or sent.
+        deadline_s: For repeated tries, counted from the first failure.
     """
 
     connect_s: float = 4.0
@@ -34,9 +34,8 @@ class FileEntry(NamedTuple):
     """One directory entry, or one file of a recursive listing.
 
     Attributes:
-        nbytes: A folder has 0.
-        modified_ms: When a file's content was last changed, in milliseconds since the epoch; of a folder, when one of
-            its entries last came or went.
+        nbytes: Size of a file; 0 for a folder.
+        modified_ms: Last change of a file's content or of a folder's entries, in milliseconds since the epoch.
     """
 
     path: str
@@ -46,10 +45,10 @@ class FileEntry(NamedTuple):
 
 
 class Storage(Protocol):
-    """A file system; what it implements here is the same for all of them.
+    """A file system.
 
-    Any method raises `StoragePermissionError` where this user may not, and `StorageError` for what else went wrong.
-    A path below a file is a path that does not exist: `StorageNotFoundError`.
+    Any method raises `StoragePermissionError` if this user may not do it, and `StorageError` for any other failure.
+    A path below a file does not exist: `StorageNotFoundError`.
     """
 
     def stat(self, path: str) -> FileEntry:
@@ -75,7 +74,7 @@ class Storage(Protocol):
         """
 
     def walk(self, path: str) -> Iterator[FileEntry]:
-        """Yields every file below the folder, sorted by path, but none that `is_hidden`, or in a folder that is.
+        """Yields every file below the folder, sorted by path, except hidden files and those in hidden folders.
 
         Raises:
             StorageNotFoundError: no folder is there (raised by the first `next`).
@@ -93,8 +92,8 @@ class Storage(Protocol):
         yield from sorted(files)
 
     def open(self, path: str) -> BinaryIO:
-        """Opens a file for reading, seekable. What is read may be that of a file which has taken its place since,
-        unless the stream has an attribute `is_pinned` that is true.
+        """Opens a file for reading, seekable. If the file is replaced meanwhile, the new one may be read, unless the
+        stream has a true attribute `is_pinned`.
 
         Raises:
             StorageNotFoundError: no file is there.
@@ -108,32 +107,32 @@ class Storage(Protocol):
         """
 
     def write_bytes(self, path: str, content: bytes) -> None:
-        """Writes a small file, whole or not at all, replacing one that is there; makes the folders above it."""
+        """Writes a small file atomically, replacing an existing one; makes the folders above it."""
 
     def upload(self, local: Path, path: str) -> None:
-        """Copies a local file to `path`, whole or not at all, replacing one that is there; makes the folders above it.
+        """Copies a local file to `path` atomically, replacing an existing file; makes the folders above it.
 
         Raises:
-            StorageNotFoundError: the local file is not there.
-            StorageError: what arrived is not as long as the local file.
+            StorageNotFoundError: the local file does not exist.
+            StorageError: the stored file has another length.
         """
 
     def download(self, path: str, local: Path) -> None:
-        """Copies a file to a local path, whole or not at all, replacing one that is there; makes the folders above it.
+        """Copies a file to a local path atomically, replacing an existing one; makes the folders above it.
 
         Raises:
             StorageNotFoundError: no file is there.
-            StorageError: what arrived is not as long as the stored file.
+            StorageError: the local file has another length.
         """
 
     def copy(self, source: str, target: str) -> str:
-        """Copies a stored file, whole or not at all, replacing one that is there; makes the folders above it.
+        """Copies a stored file atomically, replacing an existing one; makes the folders above it.
 
-        Returns the SHA-256 of what has arrived, in hex, as `checksum` would.
+        Returns the `checksum` of the copy.
 
         Raises:
             StorageNotFoundError: no file is there.
-            StorageError: what arrived is not as long as the file.
+            StorageError: the copy has another length.
         """
         with tempfile.TemporaryDirectory(prefix="sparktf-copy-") as aside:
             local = Path(aside, "file")
@@ -142,50 +141,48 @@ class Storage(Protocol):
         return self.checksum(target)
 
     def checksum(self, path: str) -> str:
-        """Returns the SHA-256 of the file's content as it lies in storage, in hex.
+        """Returns the SHA-256 of the stored content, in hex.
 
         Raises:
             StorageNotFoundError: no file is there.
         """
 
     def make_dirs(self, path: str) -> None:
-        """Makes the folder and those above it; one that is there is left as it is.
+        """Makes the folder and those above it, unless they exist.
 
         Raises:
             StorageExistsError: a file is there.
         """
 
     def rename(self, source: str, target: str) -> None:
-        """Renames a file or folder in one step. The folder above the target is not made: a commit's fence relies on it.
+        """Renames a file or folder atomically. The folder above the target is not made: a commit's fence relies on it.
 
         Raises:
             StorageExistsError: the target exists, even as an empty folder.
-            StorageNotFoundError: the source or the folder above the target is not there.
+            StorageNotFoundError: the source or the folder above the target does not exist.
         """
 
     def replace(self, source: str, target: str) -> None:
-        """Renames a file in one step, also to where a file is: whoever reads the target finds that one or this one.
-
-        The folder above the target is not made.
+        """Renames a file atomically, replacing an existing file; the folder above the target is not made.
 
         Raises:
             StorageExistsError: the target is a folder.
-            StorageNotFoundError: the source or the folder above the target is not there.
+            StorageNotFoundError: the source or the folder above the target does not exist.
         """
 
     def delete(self, path: str) -> None:
-        """Deletes a file or folder with all below it; nothing happens if it is not there."""
+        """Deletes a file, or a folder with everything below it, if it exists."""
 
     def free_nbytes(self, path: str) -> int:
-        """Returns how much may yet be stored below a folder: what the file system has left, or the folder's quota.
+        """Returns the bytes available below a folder: free space, or the rest of the folder's quota.
 
         Raises:
             StorageNotFoundError: no folder is there.
-            StorageError: the file system does not say.
+            StorageError: the file system does not tell.
         """
 
     def probe(self, path: str) -> None:
-        """Makes the folder, then writes, renames and deletes a small file in it, to see that all of that is allowed."""
+        """Makes the folder, and writes, renames and deletes a small file in it, to check permissions."""
 
 
 def name_of(path: str) -> str:
@@ -194,7 +191,7 @@ def name_of(path: str) -> str:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark passes a file or folder of that name over: "_temporary" and ".crc", but not a partition "_k=1"."""
+    """Whether Spark ignores a file or folder of that name: "_temporary" and ".crc", but not a partition "_k=1"."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

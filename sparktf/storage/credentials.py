@@ -1,4 +1,4 @@
-"""Who reads and writes. Asked each time a client is made or a request is signed, because what it says may change."""
+"""Credentials for file systems; asked for each client and request, since tokens are renewed."""
 
 from __future__ import annotations
 
@@ -8,32 +8,30 @@ from typing import Protocol
 
 
 class Credentials(Protocol):
-    """What a file system is told of who asks."""
+    """The user and tokens that a file system authenticates."""
 
     def user(self) -> str:
         """Returns the user's name."""
 
     def token(self, authority: str) -> str | None:
-        """Returns the delegation token for a cluster, None where authentication is simple."""
+        """Returns the delegation token for a cluster; None with simple authentication."""
 
 
 class SimpleCredentials:
-    """Simple authentication, as Hadoop has it: the user says who it is."""
+    """Hadoop's simple authentication: the client names its user."""
 
     def __init__(self, user: str | None = None) -> None:
         """Args: user: By default HADOOP_USER_NAME, else the process's user."""
         self._user = user
 
     def user(self) -> str:
-        """See `Credentials`."""
         return self._user or process_user()
 
     def token(self, authority: str) -> str | None:
-        """See `Credentials`."""
         del authority
         return None
 
 
 def process_user() -> str:
-    """Returns whom Hadoop's own clients in this process would act as."""
+    """Returns the user that Hadoop's own clients in this process would act as."""
     return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()

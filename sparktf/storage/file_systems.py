@@ -1,4 +1,4 @@
-"""Which storage a path belongs to: `FileSystems` is how all others come by a `Storage`."""
+"""Finds the storage of a path: the rest of sparktf gets its `Storage` from `FileSystems`."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sparktf.storage.local import LocalStorage, local_path
 if TYPE_CHECKING:
     from sparktf.storage.hdfs.hdfs import HdfsStorage
 
-# "file:/x" is how Hadoop prints a local path. Any other scheme needs "://": "day:1/part" is a relative path.
+# Hadoop prints a local path as "file:/x". Any other scheme needs "://": "day:1/part" is a relative path.
 _SCHEME = re.compile(r"^(file(?=:)|[a-z][a-z0-9+.-]*(?=://))", re.IGNORECASE)
 
 _SUPPORTED = ("file", "hdfs", "webhdfs", "swebhdfs")
 
 
 class FileSystems:
-    """The file systems that a Hadoop configuration leads to. Thread-safe; one storage for each cluster."""
+    """The file systems of a Hadoop configuration, one storage for each cluster; thread-safe."""
 
     def __init__(
         self,
@@ -32,12 +32,7 @@ class FileSystems:
         credentials: Credentials | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        """Connects to nothing yet.
-
-        Args:
-            hadoop: By default an empty configuration: a path without a scheme is local.
-            credentials: By default simple authentication as the process's user.
-        """
+        """Connects to nothing yet; by default paths without a scheme are local, and authentication is simple."""
         self.hadoop = hadoop or HadoopConf()
         self._credentials = credentials or SimpleCredentials()
         self._timeouts = timeouts or Timeouts()
@@ -45,37 +40,37 @@ class FileSystems:
         self._clusters: dict[str, HdfsStorage] = {}
 
     def open(self, path: str, *, deadline_s: float | None = None) -> Storage:
-        """Returns the storage that a path belongs to.
+        """Returns the storage of a path.
 
         Args:
-            deadline_s: How long it may wait out trouble, if not as long as is usual: for what is not worth waiting for.
+            deadline_s: A shorter time limit for repeated tries than usual, for files not worth waiting for.
 
         Raises:
-            ConfigError: there is no storage for the path.
+            ConfigError: no storage supports the path.
         """
         path = self.normalise(path)
         scheme = _scheme(path)
         if scheme == "file":
-            # Where a path without a scheme is not local, entries must not look like one.
+            # If a path without a scheme is not local, local entries need one.
             return LocalStorage("" if self._is_local else "file://")
         if scheme not in _SUPPORTED:
             supported = ", ".join(f"{name}://" for name in _SUPPORTED)
-            raise ConfigError(f"no storage for {scheme}:// ({path}); supported: {supported} and paths without a scheme")
+            raise ConfigError(f"{path}: {scheme}:// is not supported: use {supported} or a path without a scheme")
         storage = self._cluster(scheme, _authority(path))
         return storage if deadline_s is None else storage.patient(deadline_s)
 
     def normalise(self, path: str) -> str:
-        """Returns the one spelling of a path that every process of the run understands, without a slash at its end.
+        """Returns the canonical form of a path, valid in every process of the run, without a trailing slash.
 
         As in Spark and Hadoop, a path without a scheme belongs to `fs.defaultFS`, a relative one to the user's home
-        there. A local path becomes absolute, against this process's working directory, and loses its `file:` unless
-        it would mean another file system then. Characters are taken as they are: nothing is percent-decoded.
+        there. A local path becomes absolute in this process's working directory, and loses its `file:` unless it would
+        then mean another file system. Nothing is percent-decoded.
 
         Raises:
             ConfigError: the path is empty, or names no cluster.
         """
         if not path.strip():
-            raise ConfigError("a path is empty")
+            raise ConfigError("a path is empty: name a file or folder")
         found = _SCHEME.match(path)
         scheme = found.group(1).lower() if found else ""
         if scheme == "file" or (not scheme and self._is_local):
@@ -97,14 +92,16 @@ class FileSystems:
         """Returns the scheme and authority of `fs.defaultFS`."""
         default = self.hadoop.default_fs
         if scheme and scheme != _scheme(default):
-            raise ConfigError(f"{path} names no cluster, and fs.defaultFS is {default}")
+            raise ConfigError(
+                f"{path} names no cluster, and fs.defaultFS is {default}: write {scheme}://<host>:<port>/..."
+            )
         return f"{_scheme(default)}://{_authority(default)}"
 
     def _cluster(self, scheme: str, authority: str) -> HdfsStorage:
         cluster = f"{scheme}://{authority}"
         with self._lock:
             if cluster not in self._clusters:
-                # Its libraries take long to load, in every process of a run, and one without a cluster needs none.
+                # Imported late: its libraries take long to load in every process, and many runs need no cluster.
                 from sparktf.storage.hdfs.hdfs_cluster import open_cluster  # noqa: PLC0415
 
                 self._clusters[cluster] = open_cluster(
@@ -114,7 +111,7 @@ class FileSystems:
 
 
 def open_storage(path: str) -> Storage:
-    """Returns the storage that a path belongs to in this process's environment; see `FileSystems.open`."""
+    """Returns the storage of a path in this process's environment; see `FileSystems.open`."""
     return FileSystems(HadoopConf.from_environment()).open(path)
 
 
@@ -133,10 +130,10 @@ def _authority(url: str) -> str:
 
 
 def _below(url: str) -> str:
-    """Returns what follows the authority; `urlsplit` would take "?" and "#" out of a path."""
+    """Returns the path after the authority; `urlsplit` would cut it at "?" and "#"."""
     return "/" + url.partition("://")[2].partition("/")[2]
 
 
 def _tidy(absolute: str) -> str:
-    """Returns an absolute path without what says nothing ("//", "/./", "/x/../"); "" for the root."""
+    """Returns an absolute path without "//", "/./" and "/x/../"; "" for the root."""
     return "/" + posixpath.normpath(absolute).strip("/") if absolute.strip("/") else ""

@@ -1,4 +1,4 @@
-"""The local file system, or one mounted on every host."""
+"""Storage on the local file system, or on one mounted on every host."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def local_path(path: str) -> str:
 
 @contextmanager
 def storage_errors(doing: str, path: str) -> Iterator[None]:
-    """Turns an OSError of the block into the `StorageError` for it: "cannot <doing> <path>: <reason of the system>"."""
+    """Turns an OSError of the block into a `StorageError`: "cannot <doing> <path>: <reason of the system>"."""
     try:
         yield
     except StorageError:
@@ -51,16 +51,16 @@ def storage_errors(doing: str, path: str) -> Iterator[None]:
 
 
 class LocalStorage(Storage):
-    """`Storage` on the operating system's own file system; paths may be `/x` or `file:///x`, entries have `/x`.
+    """`Storage` on the local file system; paths may be `/x` or `file:///x`, entries have `/x`.
 
-    Files appear by rename from a hidden sibling and are synced to disk with their folder, so that a reader sees a file
-    whole or not at all, also after a power cut.
+    Files are written to a hidden sibling, synced to disk with their folder, and renamed, so that a reader sees a whole
+    file or none, also after a power failure.
     """
 
     _prefix = ""
 
     def __init__(self, prefix: str = "") -> None:
-        """Args: prefix: Of the paths of entries: "file://" where a plain path would mean another file system."""
+        """Args: prefix: "file://" for the paths of entries if a plain path would mean another file system."""
         self._prefix = prefix
 
     def stat(self, path: str) -> FileEntry:
@@ -95,7 +95,7 @@ class LocalStorage(Storage):
         _copy(local_path(path), os.path.abspath(local))
 
     def copy(self, source: str, target: str) -> str:
-        """See `Storage`. What arrives is read back while the rest is on its way."""
+        """See `Storage`. The copy is read back while the rest is being written."""
         return _copy_checked(local_path(source), local_path(target))
 
     def checksum(self, path: str) -> str:
@@ -155,13 +155,13 @@ def _entry(path: str, prefix: str) -> FileEntry:
 
 def _entries(folder: str, prefix: str) -> Iterator[FileEntry]:
     for name in sorted(os.listdir(folder)):
-        # A name may be gone since: another process's temporary file, or a link to nowhere.
+        # An entry may vanish: another process's temporary file, or a dangling link.
         with suppress(FileNotFoundError):
             yield _entry(os.path.join(folder, name), prefix)
 
 
 def _copy(source: str, target: str) -> None:
-    """Copies a file, whole or not at all. An error names the side that failed."""
+    """Copies a file atomically. An error names the side that failed."""
     with (
         storage_errors("read", source),
         open(source, "rb") as stream,
@@ -177,7 +177,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _copy_checked(source: str, target: str) -> str:
-    """Copies a file as `_copy` does, and returns the checksum of the copy, which another thread reads meanwhile."""
+    """Copies a file as `_copy` does; returns the checksum of the copy, which another thread reads meanwhile."""
     with (
         storage_errors("read", source),
         open(source, "rb") as stream,
@@ -203,11 +203,7 @@ def _copy_checked(source: str, target: str) -> str:
 
 
 def _checksum_behind(path: str, written: SimpleQueue[int | None]) -> str:
-    """Returns the SHA-256 of a file that is being written.
-
-    Args:
-        written: How long it is, again and again; None where that is all.
-    """
+    """Returns the SHA-256 of a file that is being written; `written` brings its growing length, then None."""
     digest, done = hashlib.sha256(), 0
     with open(path, "rb") as stream:
         while (nbytes := written.get()) is not None:
@@ -219,12 +215,12 @@ def _checksum_behind(path: str, written: SimpleQueue[int | None]) -> str:
 
 @contextmanager
 def whole_file(target: str) -> Iterator[BinaryIO]:
-    """Opens a hidden sibling, which takes the place of `target` when the block ends, and goes if the block raises."""
+    """Opens a hidden sibling, which replaces `target` at the end of the block, or is removed if the block raises."""
     folder = os.path.dirname(target)
-    # A file in the folder's place is better reported by what comes next: "Not a directory".
+    # A file in the folder's place is reported more clearly by `open`: "Not a directory".
     with suppress(FileExistsError):
         os.makedirs(folder)
-    # Not tempfile: its files are readable by their owner alone, whatever the umask says.
+    # Not tempfile, which ignores the umask: its files are readable only by their owner.
     hidden = os.path.join(folder, f".tmp-{secrets.token_hex(8)}")
     try:
         with open(hidden, "xb") as sink:
@@ -239,7 +235,7 @@ def whole_file(target: str) -> Iterator[BinaryIO]:
 
 
 def _sync_folder(folder: str) -> None:
-    """Makes the names in a folder durable, which syncing the files does not."""
+    """Makes the names in a folder durable, which fsync of the files does not."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -253,12 +249,12 @@ _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL)
 
 
 def _rename_to_new(source: str, target: str) -> None:
-    """Renames, refusing a target that exists.
+    """Renames, refusing an existing target.
 
-    The kernel checks and renames in one step (`renameat2`). Where the C library or the file system cannot (some network
-    mounts), the check comes before the rename, and a target made in between may be replaced if it is a file or empty.
+    The kernel checks and renames in one step (`renameat2`). If the C library or the file system cannot (some network
+    mounts), the check comes before the rename, and a file or empty folder made in between may be replaced.
     """
-    # os.rename would put a folder in place of an empty one without a word.
+    # os.rename silently replaces an empty folder.
     failed = _renameat2(source, target)
     if failed in _UNSUPPORTED:
         if os.path.lexists(target):

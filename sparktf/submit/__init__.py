@@ -1,4 +1,4 @@
-"""What happens before and around the Spark application: building its `spark-submit` line, following it, packing for it.
+"""Submission: builds the `spark-submit` line, packs the code, and follows the application.
 
 May import what of the driver needs neither a session nor a gang. Never starts Spark or a JVM of its own.
 """

@@ -1,7 +1,6 @@
-"""A run for each of several dates, in their order: `sparktf backfill`.
+"""`sparktf backfill`: a run for each of several dates, in their order.
 
-A date whose run is done is passed over, one whose run has begun goes on: the same command again goes on where it was
-interrupted.
+A completed run is skipped and an interrupted one resumed: the same command again continues where it stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.config.duration import in_words
+from sparktf.config.duration import duration_text
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
 from sparktf.console.console import ending_of, style_of
@@ -31,31 +30,26 @@ _DAY_S = 86_400
 _MOST_DATES = 10_000
 
 _FOR_EVERY_DATE = (Verdict.MODEL_FAILED, Verdict.REFUSED)
-"""What code and configuration fail with: no other date would do better."""
+"""Verdicts on code and configuration, which any other date would share."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatedRun:
-    """The run of one date, as it stood when the backfill began.
-
-    Attributes:
-        result: Of an earlier submission that came to an end.
-        has_begun: Whether there is something to go on from.
-    """
+    """The run of one date, as found when the backfill began."""
 
     date: str
     rundir: RunDirectory
-    result: RunResult | None
-    has_begun: bool
+    result: RunResult | None  # Of an earlier submission that ended
+    has_begun: bool  # Whether there is something to resume
 
     @property
     def is_done(self) -> bool:
-        """Whether it is passed over."""
+        """Whether it is skipped."""
         return self.result is not None and self.result.is_final
 
     @property
     def state(self) -> str:
-        """What it was, and so what is to be done, in words."""
+        """Its state in words, and what the backfill will do with it."""
         if self.is_done:
             return "done before"
         return "goes on" if self.has_begun else "new"
@@ -63,27 +57,23 @@ class DatedRun:
 
 @dataclass(slots=True)
 class Backfill:
-    """Runs that are submitted one after the other, or a few at once.
+    """Runs submitted one after the other, or a few at once."""
 
-    Attributes:
-        command: Date -> the command of its run, whose exit code is the verdict; `--wait` after it has it wait for the
-            run's owner.
-        codes: Date -> exit code, of the runs that have ended.
-    """
-
+    # Date -> the command of its run, whose exit code is the verdict; `--wait` is appended where another submission owns
+    # the run
     command: Callable[[str], Sequence[str]]
     say: Callable[[str], None]
     parallel: int = 1
-    codes: dict[str, int] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)  # Date -> exit code, of the runs that have ended
     _children: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopped: bool = False
 
     def run(self, dates: Sequence[str]) -> None:
-        """Runs the dates, the earliest first, until all have ended or code or configuration are wrong.
+        """Runs the dates in order until all have ended, or one fails by its code or configuration.
 
         Raises:
-            KeyboardInterrupt: it was interrupted; the runs under way have been told so, and have ended.
+            KeyboardInterrupt: the runs under way were interrupted and have ended.
         """
         with ThreadPoolExecutor(self.parallel, thread_name_prefix="backfill") as pool:
             futures: list[Future[None]] = [pool.submit(self._one, date) for date in dates]
@@ -94,7 +84,7 @@ class Backfill:
                 self._stop()
 
     def _one(self, date: str) -> None:
-        """Runs a date. One that another submission trains, as a backfill's that was killed, is waited for."""
+        """Runs a date. Waits if another submission trains it, such as one of a backfill that was killed."""
         if self._submit(date, wait=False) == Verdict.OWNED:
             self.say(f"{date}  another submission trains it: waiting for that")
             self._submit(date, wait=True)
@@ -121,7 +111,7 @@ class Backfill:
             return self.codes[date]
 
     def _stop(self) -> None:
-        """Begins no other run, and interrupts those under way, which their submissions stop in order."""
+        """Starts no further run, and interrupts those under way, which stop in order."""
         with self._lock:
             self._stopped = True
             for child in self._children.values():
@@ -132,28 +122,28 @@ def dates_between(first: str, last: str, every_s: float) -> list[str]:
     """Returns the days from the first to the last.
 
     Raises:
-        ConfigError: one is no day, they are in the wrong order or too many, or the step is no number of days.
+        ConfigError: one is no day, their order is wrong, there are too many, or the step is no number of days.
     """
     begin, end = _day("--from", first), _day("--to", last)
     days, rest = divmod(every_s, _DAY_S)
     if rest or not days:
-        raise ConfigError(f"--every: {in_words(every_s)} is no number of whole days: write 1d or 7d")
+        raise ConfigError(f"--every: {duration_text(every_s)} is no number of whole days: write 1d or 7d")
     if end < begin:
         raise ConfigError(f"--to {last} is before --from {first}: swap them")
     count = int((end - begin).days // days) + 1
     if count > _MOST_DATES:
         raise ConfigError(
-            f"--from {first} --to {last} are {count:,} dates, and {_MOST_DATES:,} are allowed: give them in parts, or "
-            "a longer --every"
+            f"--from {first} --to {last} are {count:,} dates, and at most {_MOST_DATES:,} are allowed: split them, or "
+            "give a longer --every"
         )
     return [str(begin + i * dt.timedelta(days=days)) for i in range(count)]
 
 
 def runs_of(configs: Mapping[str, JobConfig], file_systems: FileSystems) -> list[DatedRun]:
-    """Returns how the run of each date stands.
+    """Returns the state of each date's run.
 
     Args:
-        configs: Date -> the configuration for it.
+        configs: Date -> its configuration.
 
     Raises:
         ConfigError: the configuration is the same for all dates.
@@ -162,21 +152,18 @@ def runs_of(configs: Mapping[str, JobConfig], file_systems: FileSystems) -> list
     plans = {config.plan_hash() for config in configs.values()}
     if len(configs) > 1 and len(plans) == 1:
         raise ConfigError(
-            "data is the same for all dates, and so would be the rows of their runs: put {{date}} in data.path or "
+            "data does not depend on the date, so that all runs would read the same rows: put {{date}} in data.path or "
             "data.where"
         )
     return [_run_of(date, config, file_systems) for date, config in configs.items()]
 
 
 def check_order(configs: Mapping[str, JobConfig], parallel: int) -> None:
-    """Refuses to train dates at once of which one begins with the weights of another.
+    """Refuses to train dates in parallel if one begins with the weights of another. Raises `ConfigError`.
 
     Args:
-        configs: Date -> the configuration for it.
+        configs: Date -> its configuration.
         parallel: Runs at once.
-
-    Raises:
-        ConfigError: they would.
     """
     for date, config in configs.items() if parallel > 1 else ():
         init_from, run = config.train.init_from, config.train.init_run
@@ -188,16 +175,16 @@ def check_order(configs: Mapping[str, JobConfig], parallel: int) -> None:
 
 
 def exit_code(codes: Mapping[str, int]) -> int:
-    """Returns the exit code of a backfill: that of the earliest run that failed, 0 where none did.
+    """Returns the exit code of a backfill: that of the earliest failed run, else 0.
 
-    One whose model the gate has kept back has come to its end: the next time it is passed over.
+    A run whose model the gate kept back counts as completed: the next backfill skips it.
     """
     failed = (code for _, code in sorted(codes.items()) if code not in (Verdict.DONE, Verdict.GATED))
     return next(failed, int(Verdict.DONE))
 
 
 def table_of(runs: Iterable[DatedRun], codes: Mapping[str, int], file_systems: FileSystems) -> Table:
-    """Returns what became of each date, for people."""
+    """Returns the table of outcomes by date."""
     table = Table(title_justify="left", header_style="bold")
     for column in ("date", "verdict", "rows", "metrics", "seconds", "cause"):
         table.add_column(column, justify="right" if column in ("rows", "seconds") else "left", overflow="fold")
@@ -224,7 +211,7 @@ def table_of(runs: Iterable[DatedRun], codes: Mapping[str, int], file_systems: F
 
 
 def plan_table(runs: Iterable[DatedRun]) -> Table:
-    """Returns what a backfill would do."""
+    """Returns the table of planned actions by date."""
     table = Table(header_style="bold")
     table.add_column("date")
     table.add_column("its run")
@@ -250,5 +237,5 @@ def _result(rundir: RunDirectory, file_systems: FileSystems) -> RunResult | None
     storage = file_systems.open(rundir.root)
     try:
         return read_result(storage, rundir.result)
-    except (CorruptFileError, StorageNotFoundError):  # its run says what is wrong, and the other days go on
+    except (CorruptFileError, StorageNotFoundError):  # the day's own run reports it; the other days continue
         return None

@@ -1,6 +1,6 @@
-"""What takes a submission's application and answers for it: by the kind of master, a manager or none.
+"""The manager of a submission's application, chosen by the kind of master; some masters have none.
 
-A further kind is a class with the methods of `YarnManager`, and a line in `_MANAGERS`.
+To add one, write a class with the methods of `YarnManager` and add it to `_MANAGERS`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from sparktf.submit.yarn import ResourceManagerApi, YarnHost, check_submission, 
 
 
 class YarnManager:
-    """YARN, by its ResourceManagers."""
+    """YARN, through its ResourceManagers."""
 
     def __init__(self) -> None:
-        """Reads where they are.
+        """Reads their addresses.
 
         Raises:
-            PreflightError: nothing says that.
+            PreflightError: they are configured nowhere.
             ConfigError: yarn-site.xml cannot be read.
         """
         self._managers = read_resource_managers(hadoop_conf_dir())
@@ -31,34 +31,31 @@ class YarnManager:
 
     @property
     def step_mib(self) -> int:
-        """Containers are multiples of it."""
+        """Container sizes are multiples of it."""
         return self._managers.step_mib
 
     def wait(self, waiting: Callable[[float], None], within_s: float = KNOBS.resource_manager_wait_s) -> None:
-        """Returns when a ResourceManager takes connections.
+        """Waits until a ResourceManager accepts connections. Raises `ReservationError` if none does in time.
 
         Args:
-            waiting: Is told the seconds left.
-
-        Raises:
-            ReservationError: none does, in time.
+            waiting: Called with the seconds left.
         """
         wait_for_resource_manager(self._managers, waiting, within_s)
 
     def check(self, config: JobConfig) -> None:
-        """Refuses what YARN would refuse, or never give. Raises what `check_submission` does."""
+        """Refuses a submission that YARN would refuse or never place. Raises as `check_submission`."""
         check_submission(config, self._managers, self._api.queues())
 
     def hosts(self) -> Sequence[YarnHost] | None:
-        """Returns the hosts that are at work; None where YARN does not say."""
+        """Returns the active hosts; None if YARN does not tell."""
         return self._api.nodes()
 
     def words_on(self, application: str) -> str | None:
-        """Returns what YARN says of an application; None where it does not answer."""
+        """Returns YARN's diagnostics of an application; None if it does not answer."""
         return self._api.diagnostics(application)
 
     def kill(self, application: str, programs: Programs, environment: Mapping[str, str]) -> bool:
-        """Ends an application; returns whether it worked."""
+        """Kills an application; returns whether that worked."""
         return kill_application(programs.spark_class, application, environment)
 
 
@@ -66,5 +63,5 @@ _MANAGERS: Mapping[type[Master], type[YarnManager]] = {Yarn: YarnManager}
 
 
 def manager_of(master: Master) -> type[YarnManager] | None:
-    """Returns what manages the applications on a master; None where nobody can be asked."""
+    """Returns the manager of applications on a master; None if there is none to ask."""
     return _MANAGERS.get(type(master))

@@ -1,4 +1,4 @@
-"""`sparktf submit`: one submission, from the configuration to the verdict of the run, or of a job that scores."""
+"""`sparktf submit`: one submission, from the configuration to the verdict of a run or of a scoring job."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import ConfigError, ReservationError, Verdict
-from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.process.verdict_file import told_verdict
 from sparktf.redaction import redacted
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems, normalise, open_storage
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.ownership import Step, owned_error, watch_owner
 from sparktf.storage.transactions.terms import look
 from sparktf.submit.cluster_manager import YarnManager, manager_of
@@ -41,7 +40,7 @@ from sparktf.submit.shipment import log4j_in, stage
 INTERRUPTED = 130
 
 _VERDICT = "verdict"
-"""The file in which a driver on this machine tells it."""
+"""The file for the verdict of a driver on this machine."""
 
 # The driver's exit code in YARN's words, for a run that was refused before it had a run directory.
 _STATUS = re.compile(r"exited with status (\d+)")
@@ -52,46 +51,47 @@ def submit(
     config: JobConfig,
     beside: Path,
     run_id: str | None,
+    systems: FileSystems,
     *,
     scoring: ScoringJob | None = None,
     wait: bool = False,
     detach: bool = False,
     dry_run: bool = False,
 ) -> int:
-    """Submits a run, or a job that scores, and waits for it; returns its verdict, or 130 if it was interrupted.
+    """Submits a run or a scoring job and waits for it; returns its verdict, or 130 if interrupted.
 
     Args:
-        beside: Folder of the configuration's file, where model code is looked for first.
-        scoring: It is a job that scores, whose driver runs here: it has little to do, and its words are seen.
+        beside: Folder of the configuration file, which is searched first for model code.
+        scoring: Score instead of training. Its driver runs here: it has little to do, and its output is seen.
         wait: The driver waits while another submission owns the run.
-        detach: Do not wait for it: 0 is returned once YARN has taken the application.
-        dry_run: Print the line, and nothing else.
+        detach: Return 0 as soon as YARN has accepted the application.
+        dry_run: Only print the line.
 
     Raises:
         OwnedError: another submission trains the run, and `wait` is not set.
-        ConfigError: the model's code or the queue is not found, no data is named, a run that is to be detached would
-            end with this process, or it is not said where predictions go and of which day they are.
+        ConfigError: the model's code or the queue is not found, no data is named, `detach` is set for a driver in this
+            process, or a scoring job lacks its output or its day.
         PreflightError: Spark, Java, a Python or YARN's configuration is missing or unfit, a container would be too
-            large, or the run's traffic would be in the clear where Spark's is not.
-        ReservationError: the ResourceManager cannot be reached, or YARN has no place in time.
+            large, or the run's traffic would be unencrypted although Spark's is encrypted.
+        ReservationError: no ResourceManager can be reached, or YARN has no room in time.
     """
     if scoring is not None:
         asked, _ = config.predicted()
-        check_predictions(config, FileSystems(HadoopConf.from_environment()))
+        check_predictions(config, systems)
         config = config.model_copy(update={"submit": config.submit.model_copy(update={"deploy_mode": "client"})})
     if config.data.source_key is None and (scoring is None or asked.source is None):
         raise ConfigError(NO_SOURCE)
     master = master_to_submit_to(config)
     if detach and not (master.keeps_drivers and config.submit.deploy_mode == "cluster"):
         raise ConfigError(
-            "--detach leaves a driver alone that YARN runs, and this one would run here: set submit.master: yarn and "
+            "--detach needs a driver that YARN runs, and this one would run here: set submit.master: yarn and "
             "submit.deploy_mode: cluster"
         )
     master.check_security(config)
     programs = find_programs()
     if not dry_run:
         check_programs(config, programs)
-    config = normalised(config, normalise)  # the driver may have another working folder
+    config = normalised(config, systems.normalise)  # the driver may have another working folder
     with tempfile.TemporaryDirectory(prefix="sparktf-submit-") as folder:
         shipment = stage(config, Path(folder), beside, programs, trains=scoring is None)
         line = submit_line(config, shipment, run_id, programs, scoring=scoring, wait=wait, detach=detach)
@@ -105,13 +105,15 @@ def submit(
         environment = spark_environment(
             programs, log4j_in(Path(folder)), in_cluster=config.submit.deploy_mode == "cluster", verdict=verdict
         )
-        return _Submission(config, run_id, programs, environment, console, detach, scoring, verdict, wait).run(line)
+        known = config, run_id, systems, programs, environment, console, detach, scoring, verdict, wait
+        return _Submission(*known).run(line)
 
 
 @dataclass(slots=True)
 class _Submission:
     config: JobConfig
     run_id: str | None
+    systems: FileSystems
     programs: Programs
     environment: Mapping[str, str]
     console: Console
@@ -125,7 +127,7 @@ class _Submission:
         display = Display(self.console, config.output.progress_seconds, config.train.epochs)
         # Here the reason can be shown, and costs nothing; in cluster mode it would stand in a container's log.
         if self.scoring is None:
-            storage = open_storage(config.output.path)
+            storage = self.systems.open(config.output.path)
             check_output(storage, config.output.path)
             if self.run_id is not None and not self.wait:
                 self._check_owner(storage, self.run_id, display)
@@ -136,10 +138,10 @@ class _Submission:
         return _Watch(self, SparkSubmit(line, self.environment), display, manager).to_the_end()
 
     def _check_owner(self, storage: Storage, run_id: str, display: Display) -> None:
-        """Refuses a run that another submission trains: the driver would, once it has a container and executors.
+        """Refuses a run that another submission trains, before the driver takes a container to find out.
 
         Raises:
-            OwnedError: its owner is at work. One that gives no sign of life is left for the driver to watch.
+            OwnedError: its owner is alive. An owner without a sign of life is left for the driver to watch.
             StorageError: the storage failed.
         """
         rundir = RunDirectory(self.config.output.path, self.config.name, run_id)
@@ -193,13 +195,13 @@ class _Watch:
 
     @property
     def _application(self) -> str:
-        """The application's id; "" before it is known, and where none is managed: a driver here may mention others."""
+        """The application's id; "" if unknown, or without a manager: a driver here may mention other ids."""
         return "" if self._manager is None else self._process.report.application
 
     # ---- waiting ----
 
     def _until_taken(self) -> int:
-        """Waits until spark-submit has left the application to YARN."""
+        """Waits until spark-submit has handed the application over to YARN."""
         while (code := self._process.wait(KNOBS.submit_poll_s)) is None:
             self._say_application()
         self._say_application()
@@ -207,7 +209,7 @@ class _Watch:
         return int(Verdict.DONE if taken else Verdict.INFRASTRUCTURE)
 
     def _until_started(self) -> None:
-        """Waits for YARN's first container, with a countdown; without one in time the application is killed."""
+        """Waits for YARN's first container, with a countdown; kills the application if it comes too late."""
         process, queue = self._process, self._config.submit.queue
         deadline_s: float | None = None
         clock = ListeningClock(SystemClock())  # an application that began while this process was stopped is not killed
@@ -250,20 +252,20 @@ class _Watch:
             self._display.say(f"submitted as {application} to YARN, queue {self._config.submit.queue}")
 
     def _told(self, code: int) -> int:
-        """Returns the verdict of a driver on this machine, as it has told it itself.
+        """Returns the verdict that a driver on this machine wrote to its file, else `code`.
 
         Args:
-            code: What spark-submit has ended with: 1 also for what went wrong before the driver's first line.
+            code: Exit code of spark-submit: 1 also for any failure before the driver's first line.
         """
         told = told_verdict(self._submission.verdict)
         if told is None:
             self._display.say(
-                f"the driver came to no verdict: spark-submit ended with {code}, and its last words are above", "red"
+                f"the driver left no verdict: spark-submit ended with exit code {code}; its last lines are above", "red"
             )
         return int(Verdict.INFRASTRUCTURE if told is None else told)
 
     def _say_owner(self, follower: Follower) -> None:
-        """Says for whom the driver waits: it says nothing in the run's own folder before that is its own."""
+        """Says whom the driver waits for: until it owns the run's folder, it writes nothing there."""
         if self._submission.wait and not self._said_owner:
             owner = follower.owner(self._application)
             if owner is not None:
@@ -271,7 +273,7 @@ class _Watch:
                 self._display.say(f"waiting: the run is owned by {owner}")
 
     def _verdict(self) -> int:
-        """Returns the verdict of a run in cluster mode, whose own exit code spark-submit does not tell."""
+        """Returns the verdict of a run in cluster mode: spark-submit does not pass on the driver's exit code."""
         application = self._application
         result = self._follower.result(application) if self._follower is not None else None
         if result is not None:
@@ -280,7 +282,7 @@ class _Watch:
                 self._display.say(f"{type(result.error.to_error()).__name__}: {result.error.message}")
             return int(result.verdict)
         if not application:
-            self._display.say("spark-submit ended before there was an application: its last words are above", "red")
+            self._display.say("spark-submit ended without an application: its last lines are above", "red")
             return int(Verdict.INFRASTRUCTURE)
         words = self._yarns_words()
         if self._follower is not None and (owner := self._follower.owner(application)) is not None:
@@ -309,7 +311,7 @@ class _Watch:
         self._kill()
 
     def _kill(self) -> None:
-        """Ends application and spark-submit, which is left the time to clean up what it has uploaded."""
+        """Kills the application, then spark-submit once it has had time to remove its uploads."""
         self._display.close()
         process = self._process
         if not self._application:
@@ -322,8 +324,9 @@ class _Watch:
     def _kill_application(self, application: str) -> None:
         submission, manager = self._submission, self._manager
         if manager is not None and not manager.kill(application, submission.programs, submission.environment):
-            self._display.say(f"{application} could not be killed: yarn application -kill {application}", "red")
+            self._display.say(f"{application} could not be killed: run yarn application -kill {application}", "red")
 
     def _follow(self, run_id: str) -> Follower:
         root = self._config.output.path
-        return Follower(open_storage(root), RunDirectory(root, self._config.name, run_id), self._display)
+        storage = self._submission.systems.open(root)
+        return Follower(storage, RunDirectory(root, self._config.name, run_id), self._display)

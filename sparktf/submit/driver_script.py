@@ -1,4 +1,4 @@
-"""The program that `sparktf submit` ships for `spark-submit` to start: it trains, or scores where it is told to."""
+"""The driver's program that `sparktf submit` ships: it trains, or scores if told to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one place that reads the environment of a submitting process."""
+"""The only module that reads the environment of a submitting process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktf.driver.spark.masters import HERE
 from sparktf.errors import PreflightError
 from sparktf.process.verdict_file import VARIABLE
 
-# A JVM that lives for one submission: what its second compiler would cost at every start never comes back.
+# A JVM that lives for one submission: its second compiler would cost more than it saves.
 _SUBMITS_ONLY = ("-XX:TieredStopAtLevel=1",)
 
 _MASTER = re.compile(r"^\s*spark\.master(?:\s*[=:]\s*|\s+)(\S+)", re.MULTILINE)
@@ -23,23 +23,14 @@ _MASTER = re.compile(r"^\s*spark\.master(?:\s*[=:]\s*|\s+)(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """What a submission runs.
+    """Programs of a submission."""
 
-    Attributes:
-        spark_home: Folder with `bin/spark-submit`.
-        driver_python: Python of a driver on this machine.
-        python: Python on the nodes, where no archive brings one.
-        defaults: Spark's spark-defaults.conf, if there is one.
-        java_home: What JAVA_HOME says; None where it is not set.
-        sets_java: Whether Spark has a script that may say otherwise.
-    """
-
-    spark_home: Path
-    driver_python: str
-    python: str
-    defaults: Path | None = None
-    java_home: str | None = None
-    sets_java: bool = False
+    spark_home: Path  # Folder with `bin/spark-submit`
+    driver_python: str  # Python of a driver on this machine
+    python: str  # Python on the nodes, unless an archive brings one
+    defaults: Path | None = None  # Spark's spark-defaults.conf, if there is one
+    java_home: str | None = None  # Value of JAVA_HOME; None if unset
+    sets_java: bool = False  # Whether a script of Spark's may set another one
 
     @property
     def spark_submit(self) -> str:
@@ -51,7 +42,7 @@ class Programs:
 
 
 def find_programs() -> Programs:
-    """Returns Spark of SPARK_HOME, else of the installed pyspark, and the Pythons to use with it.
+    """Returns the Spark of SPARK_HOME, else of the installed pyspark, and the Pythons for it.
 
     Raises:
         PreflightError: there is no Spark.
@@ -79,9 +70,9 @@ def _pyspark() -> Path | None:
 
 
 def default_master(config: JobConfig) -> str:
-    """Returns the master that a run gets on this machine where nobody names one.
+    """Returns the default master of runs from this machine.
 
-    That of the section `submit`, where there is one or Hadoop is configured; else what `spark-submit` takes.
+    It is the one of the section `submit`, where that is given or Hadoop is configured; else the one of `spark-submit`.
 
     Raises:
         PreflightError: there is no Spark.
@@ -105,9 +96,9 @@ def spark_environment(
     """Returns the environment for spark-submit and Hadoop's tools.
 
     Args:
-        log4j: Logging of the JVM on this machine; options of the user's own come later, so they win.
-        in_cluster: Whether that JVM does no more than submit, because the driver is elsewhere.
-        verdict: Where a driver on this machine tells its verdict.
+        log4j: Logging of the local JVM; the user's own options come later and win.
+        in_cluster: Whether that JVM only submits, since the driver is elsewhere.
+        verdict: File for the verdict of a driver on this machine.
     """
     ours = (f"-Dlog4j2.configurationFile={log4j}", *(_SUBMITS_ONLY if in_cluster else ()))
     options = " ".join(filter(None, (*ours, os.environ.get("SPARK_SUBMIT_OPTS"))))

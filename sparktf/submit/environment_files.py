@@ -1,4 +1,4 @@
-"""What of a virtual environment goes into an archive, and under which name."""
+"""The files of a virtual environment that go into its archive, and their names there."""
 
 from __future__ import annotations
 
@@ -25,30 +25,18 @@ _TRAMPOLINE = b"#!/bin/sh\n'''exec' \"$(dirname \"$0\")/python\" \"$0\" \"$@\"\n
 
 @dataclass(frozen=True, slots=True)
 class ArchiveMember:
-    """One member of the archive: a file to copy, text of its own, or a link.
+    """A member of the archive: a file to copy, a text, or a link."""
 
-    Attributes:
-        name: Path in the archive.
-        source: File to copy.
-        content: What to write instead.
-        link: Target of a symbolic link.
-        bytecode: Whether it is what Python reads in place of a source: it says when that was written.
-    """
-
-    name: str
-    source: Path | None = None
-    content: bytes | None = None
-    link: str | None = None
+    name: str  # Path in the archive
+    source: Path | None = None  # File to copy
+    content: bytes | None = None  # Text to write instead
+    link: str | None = None  # Target of a symbolic link
     executable: bool = False
-    bytecode: bool = False
+    bytecode: bool = False  # Whether Python reads it in place of a source file, whose time it contains
 
 
 def check_packable(prefix: Path) -> None:
-    """Refuses an environment that cannot be moved.
-
-    Raises:
-        ConfigError: naming what to use instead.
-    """
+    """Refuses an environment that cannot be moved. Raises `ConfigError` with the alternative."""
     if (prefix / "conda-meta").is_dir():
         raise ConfigError(
             f"{prefix} is a conda environment: pack it with conda-pack, and name the file in submit.archive"
@@ -58,15 +46,15 @@ def check_packable(prefix: Path) -> None:
 
 
 def base_python(prefix: Path) -> Path:
-    """Returns the interpreter that the environment stands on; the nodes need it at the same path."""
+    """Returns the base interpreter of the environment; nodes need it at the same path."""
     return (prefix / "bin/python").resolve()
 
 
 def environment_entries(prefix: Path, extra: dict[str, Path]) -> list[ArchiveMember]:
-    """Returns the members of the archive, by name.
+    """Returns the members of the archive by name.
 
     Args:
-        extra: Module name -> its file or folder, for what is importable but not installed.
+        extra: Module name -> its file or folder, for modules that are importable but not installed.
     """
     site = site_packages(prefix)
     members = {entry.name: entry for entry in _walk(prefix, prefix, "")}
@@ -88,11 +76,7 @@ def environment_entries(prefix: Path, extra: dict[str, Path]) -> list[ArchiveMem
 
 
 def site_packages(prefix: Path) -> Path:
-    """Returns the folder of an environment's packages.
-
-    Raises:
-        ConfigError: it has none.
-    """
+    """Returns the folder of an environment's packages. Raises `ConfigError` if there is none."""
     found = sorted(prefix.glob("lib/python3*/site-packages"))
     if not found:
         raise ConfigError(f"{prefix} has no lib/python3.*/site-packages")
@@ -125,7 +109,7 @@ def _is_left_out(relative: str) -> bool:
 
 
 def _is_current(bytecode: Path) -> bool:
-    """Returns whether this Python would read that in place of a source, which is what it was when it was compiled."""
+    """Returns whether this Python would use the bytecode, whose source has not changed since it was compiled."""
     if not bytecode.name.endswith(f".{sys.implementation.cache_tag}.pyc"):
         return False
     try:
@@ -140,7 +124,7 @@ def _is_current(bytecode: Path) -> bool:
 
 
 def _link(item: Path, prefix: Path) -> str | None:
-    """Returns where a link of the environment points in the archive; None to copy what it points to."""
+    """Returns the target of a link within the archive; None to copy the file that it points to."""
     target = os.readlink(item)
     if not os.path.isabs(target):
         return target if _is_below(item.parent / target, prefix) else None
@@ -188,10 +172,10 @@ def _read_pth(path: Path, prefix: Path) -> tuple[list[str], dict[str, Path]]:
 
 
 def _finder_mapping(finder: Path) -> dict[str, Path]:
-    """Returns module -> path of an editable installation, as setuptools writes it down.
+    """Returns module -> path of an editable installation, from the finder that setuptools writes.
 
     Raises:
-        ConfigError: it is written otherwise.
+        ConfigError: the finder has another form.
     """
     tree = ast.parse(finder.read_text(encoding="utf-8"))
     for node in tree.body:
@@ -200,7 +184,7 @@ def _finder_mapping(finder: Path) -> dict[str, Path]:
             if isinstance(target, ast.Name) and target.id == "MAPPING":
                 mapping: dict[str, str] = ast.literal_eval(node.value)
                 return {name: _module_path(Path(path)) for name, path in mapping.items()}
-    raise ConfigError(f"{finder.name}: an editable installation of a kind that cannot be packed: install it plainly")
+    raise ConfigError(f"{finder.name} is an editable installation that cannot be packed: install it without --editable")
 
 
 def _module_path(path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""A run on another machine, followed in its run directory."""
+"""Follows a run on another machine through its run directory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sparktf.storage.transactions.results import read_result
 from sparktf.storage.transactions.terms import Owner, look
 
 _ROUNDED_S = 1.0
-"""A result tells its start in whole seconds."""
+"""A result has its start in whole seconds."""
 
 _UNTOLD = ""
-"""What a driver of an earlier version says of its application."""
+"""The application of drivers of an earlier version, which did not tell it."""
 
 
 class Follower:
-    """Shows what a run's driver says, as its events arrive."""
+    """Shows the events of a run's driver as they arrive."""
 
     def __init__(self, storage: Storage, rundir: RunDirectory, display: Display) -> None:
         self._storage = storage
@@ -33,14 +33,14 @@ class Follower:
         self._drivers: dict[str, str] = {}
 
     def skip(self) -> None:
-        """Takes what is there already, of an earlier submission, as seen."""
+        """Skips the existing events, which are of an earlier submission."""
         self._seen.update(self._segments())
 
     def poll(self, application: str | None = None) -> None:
-        """Shows what is new. A storage that is away for a while is no reason to stop.
+        """Shows new events. A storage that fails for a while is waited out.
 
         Args:
-            application: What its driver says alone; None: what any driver does.
+            application: Only its driver's events; None for any driver's.
         """
         for path in self._segments():
             if path in self._seen:
@@ -58,17 +58,19 @@ class Follower:
                     self._display.say(event.text, event.style)
 
     def _is_of(self, writer: str, application: str | None) -> bool:
-        """Whether an application's driver has written this log: one whose beginning was not seen is an older one."""
+        """Whether an application's driver wrote this log; a log whose beginning was not seen is an older one."""
         return application is None or self._drivers.get(writer) in (application, _UNTOLD)
 
     def result(self, application: str) -> RunResult | None:
-        """Returns how the run ended, if the application has said so: by its own result, or by repeating a final one."""
+        """Returns the application's result, its own or a final one that it repeats; None if there is none yet."""
         result = self._stored()
         return result if result is not None and (result.is_final or result.application == application) else None
 
     def standing(self) -> RunResult | None:
-        """Returns how the run ended, whoever says so; None while it is under way: also again, which an earlier result
-        outlasts until nodes are there."""
+        """Returns the result of any application; None while the run is under way.
+
+        An earlier result stays in place until a later submission has nodes, so the log tells whether one is at work.
+        """
         result = self._stored()
         if result is None or not result.started:
             return result
@@ -94,7 +96,7 @@ class Follower:
         return None
 
     def owner(self, application: str) -> Owner | None:
-        """Returns whose the run is; None where it is the application's, or nobody's, or the storage does not say."""
+        """Returns the run's owner; None if that is the application, or nobody, or unknown."""
         try:
             term = look(self._storage, self._rundir.terms)
         except StorageError:

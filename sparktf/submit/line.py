@@ -1,4 +1,4 @@
-"""The `spark-submit` line of a configuration: a pure function, and how it is shown."""
+"""The `spark-submit` line of a configuration, as a pure function."""
 
 from __future__ import annotations
 
@@ -22,36 +22,25 @@ _JOB = "sparktf-job"
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """Files that travel with a submission.
+    """Files that travel with a submission."""
 
-    Attributes:
-        script: The driver's program.
-        config: The resolved configuration, with the user's code beside it.
-        archive: Both of them, as a zip.
-        py_files: sparktf's code, where it is not installed.
-        private: Settings that no command line may show, which any user of this machine could read; "" without any.
-    """
-
-    script: str
-    config: str
-    archive: str
-    py_files: tuple[str, ...] = ()
+    script: str  # The driver's program
+    config: str  # The resolved configuration; the user's code is beside it
+    archive: str  # Both of them, as a zip
+    py_files: tuple[str, ...] = ()  # sparktf's code, if it is not installed
+    # File of settings that are secret and so not on the command line, which any local user can read; or ""
     private: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringJob:
-    """A job that scores, in place of one that trains. It is no run, and in client mode.
+    """A scoring job, submitted in client mode; it is not a run."""
 
-    Attributes:
-        model: In place of `predict.model`.
-    """
-
-    model: str | None = None
+    model: str | None = None  # Replaces `predict.model`
 
 
 def private_settings(config: JobConfig) -> dict[str, str]:
-    """Returns those of `submit.conf` that hold a secret."""
+    """Returns the settings of `submit.conf` that hold a secret."""
     return {key: value for key, value in config.submit.conf.items() if redacted(value, key) != value}
 
 
@@ -65,7 +54,7 @@ def submit_line(
     wait: bool = False,
     detach: bool = False,
 ) -> list[str]:
-    """Returns the command that submits a run, or a job that scores; `detach`: and leaves it to YARN."""
+    """Returns the command that submits a run or a scoring job; with `detach`, it does not wait for the end."""
     submit, master = config.submit, master_to_submit_to(config)
     in_cluster = submit.deploy_mode == "cluster"
     archives = (f"{submit.archive}#env",) if submit.archive and master.unpacks_archives else ()
@@ -95,7 +84,7 @@ def submit_line(
 
 
 def show_line(line: Sequence[str]) -> str:
-    """Returns a command as a shell reads it, an option a line."""
+    """Returns a command for a shell, one option a line."""
     shown = shlex.quote(line[0])
     for before, part in itertools.pairwise(line):
         joint = " " if before.startswith("--") else " \\\n  "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import os
+import re
 import struct
 import sys
 import tarfile
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import IO, cast
 
 from sparktf.errors import ConfigError, StorageError
-from sparktf.submit.credential_files import without_credentials
 from sparktf.submit.environment_files import (
     ArchiveMember,
     base_python,
@@ -34,14 +34,20 @@ _GZIP = 31  # zlib's window bits for a gzip member
 _MTIME_S = 946_684_800  # the same for all files, so that the same environment gives the same archive
 _SUFFIXES = (".tar.gz", ".tgz", ".tar")
 
+# Files and folders. Package indexes' passwords stand in pip.conf, and in the address of a clone in .git/config.
+_NAMES = re.compile(
+    r"\.env(\..+)?|[._]?netrc|\.pypirc|pip\.(conf|ini)|uv\.toml|\.npmrc|\.condarc|\.pgpass|\.git-credentials|"
+    r"id_(rsa|dsa|ecdsa|ed25519)|\.(git|hg|svn|ssh|aws|azure|gnupg|docker|kube)"
+)
+_KEY_STORES = (".keytab", ".p12", ".pfx", ".jks", ".jceks", ".ppk", ".kdbx")
+_MAY_HOLD_KEYS = (".pem", ".key", ".json")  # beside keys, certificates of authorities, which clients need
+_PRIVATE_KEY = b"PRIVATE KEY-----"
+_MAX_KEY_NBYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An archive: its members, bytes before and after compression, and what its nodes need.
-
-    Attributes:
-        left_out: Files and folders of the environment that look like credentials.
-    """
+    """An archive: its members, bytes before and after compression, and requirements on the nodes."""
 
     output: Path
     members: int
@@ -49,7 +55,16 @@ class Packed:
     nbytes: int
     duration_s: float
     base_python: Path
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # Files and folders of the environment that look like credentials
+
+    def in_words(self) -> str:
+        """Returns what to say of it."""
+        return (
+            f"{self.output}: {self.nbytes / 1e6:,.0f} MB ({self.unpacked_nbytes / 1e6:,.0f} MB in {self.members:,} "
+            f"files), {self.duration_s:.0f} s\n"
+            f"The nodes need the interpreter that it stands on at the same path: {self.base_python}\n"
+            f"Name it in submit.archive, or copy it to HDFS once and name that."
+        )
 
 
 def pack(prefix: Path, output: Path) -> Packed:
@@ -57,17 +72,17 @@ def pack(prefix: Path, output: Path) -> Packed:
 
     Args:
         prefix: Folder of the environment.
-        output: `.tar.gz`, or `.tar` for one that is not compressed.
+        output: `.tar.gz`, or `.tar` without compression.
 
     Raises:
-        ConfigError: the environment cannot be moved, or the output is of another kind.
+        ConfigError: the environment cannot be moved, or the output has another suffix.
         StorageError: the archive cannot be written.
     """
     started_s = time.monotonic()
     check_packable(prefix)
     if not output.name.endswith(_SUFFIXES):
         raise ConfigError(f"--output {output}: must end with one of {', '.join(_SUFFIXES)}")
-    entries, left_out = without_credentials(environment_entries(prefix, _not_installed(prefix)))
+    entries, left_out = _without_credentials(environment_entries(prefix, _not_installed(prefix)))
     try:
         unpacked = _write_aside(entries, output)
     except OSError as e:
@@ -77,12 +92,12 @@ def pack(prefix: Path, output: Path) -> Packed:
 
 
 def this_environment() -> Path:
-    """Returns the environment that this process runs in."""
+    """Returns the environment of this process."""
     return Path(sys.prefix)
 
 
 def _not_installed(prefix: Path) -> dict[str, Path]:
-    """Returns sparktf itself where it is imported from elsewhere."""
+    """Returns sparktf itself, if it is imported from elsewhere."""
     spec = importlib.util.find_spec("sparktf")
     if spec is None or spec.origin is None or (site_packages(prefix) / "sparktf").is_dir():
         return {}
@@ -91,7 +106,7 @@ def _not_installed(prefix: Path) -> dict[str, Path]:
 
 def _write_aside(entries: Iterable[ArchiveMember], output: Path) -> int:
     output.parent.mkdir(parents=True, exist_ok=True)
-    # Nobody else may read it, now or later: what was installed may hold more than we know to leave out.
+    # Readable by its owner only: the environment may hold secrets that are not recognised.
     handle, name = tempfile.mkstemp(prefix=f".{output.name}-", dir=output.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -113,6 +128,29 @@ def _write_compressed(entries: Iterable[ArchiveMember], file: IO[bytes]) -> int:
         )  # of a file, the tar stream needs no more than `write`
         compressing.finish()
     return written
+
+
+def _without_credentials(entries: list[ArchiveMember]) -> tuple[list[ArchiveMember], tuple[str, ...]]:
+    """Returns the members to pack, and the names of the files and folders left out."""
+    left_out = {entry.name: found for entry in entries if (found := _credential(entry))}
+    return [entry for entry in entries if entry.name not in left_out], tuple(sorted(set(left_out.values())))
+
+
+def _credential(entry: ArchiveMember) -> str:
+    """Returns the file that holds credentials, or its folder; "" if there is none."""
+    parts = entry.name.split("/")
+    for depth, part in enumerate(parts, start=1):
+        if _NAMES.fullmatch(part):
+            return "/".join(parts[:depth])
+    return entry.name if entry.source is not None and _holds_a_key(entry.source) else ""
+
+
+def _holds_a_key(path: Path) -> bool:
+    if path.suffix in _KEY_STORES:
+        return True
+    if path.suffix not in _MAY_HOLD_KEYS or path.stat().st_size > _MAX_KEY_NBYTES:
+        return False
+    return _PRIVATE_KEY in path.read_bytes()
 
 
 def _write(entries: Iterable[ArchiveMember], file: IO[bytes]) -> int:
@@ -145,7 +183,7 @@ def _content(entry: ArchiveMember) -> IO[bytes]:
 
 
 class _GzipBlocks:
-    """A file that compresses on all cores: each block becomes a gzip member of its own, which gzip and Java read on."""
+    """Compresses on all cores: each block becomes a gzip member; gzip and Java read them as one stream."""
 
     def __init__(self, file: IO[bytes], pool: ThreadPoolExecutor) -> None:
         self._file = file
@@ -161,7 +199,7 @@ class _GzipBlocks:
         return len(data)
 
     def finish(self) -> None:
-        """Writes what is left."""
+        """Writes the rest."""
         self._submit()
         while self._blocks:
             self._file.write(self._blocks.popleft().result())

@@ -1,4 +1,4 @@
-"""What `spark-submit` needs on this machine, looked at before it is started: by itself it ends with 1 for anything."""
+"""Checks this machine before `spark-submit` starts: its own exit code is 1 for any failure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparktf.process.supported import python_complaint
 from sparktf.submit.environment import Programs
 
 _NEEDED = ("numpy", "pyarrow", "pydantic", "tensorflow")
-"""Of what sparktf needs, what a Python that was not made for it lacks most often; they are looked for, not imported."""
+"""The requirements that an unprepared Python lacks most often; they are looked for, not imported."""
 
 _PROBE = (
     "import importlib.util, sys; "
@@ -27,10 +27,10 @@ _PROBE = (
 
 
 def check_programs(config: JobConfig, programs: Programs) -> None:
-    """Refuses what cannot start the driver, or the executors that are on this machine.
+    """Refuses a machine that cannot start the driver, or the executors that run on it.
 
     Raises:
-        PreflightError: it says what is missing, and where it is named.
+        PreflightError: names the missing program, and the setting that should name it.
     """
     check_spark(programs.spark_home)
     check_java(programs)
@@ -41,9 +41,9 @@ def check_programs(config: JobConfig, programs: Programs) -> None:
 
 
 def check_java(programs: Programs) -> None:
-    """Refuses where there is no Java, or one that is too old. Raises as above."""
+    """Refuses a machine without Java, or with one that is too old. Raises `PreflightError`."""
     if programs.sets_java:
-        return  # by a script of Spark's own, which nobody but it reads
+        return  # Spark's own script sets it, and only Spark can tell
     if programs.java_home is not None:
         java, named = shutil.which(str(Path(programs.java_home) / "bin/java")), f"JAVA_HOME={programs.java_home}"
         missing = f"{named} has no bin/java"
@@ -59,10 +59,10 @@ def check_java(programs: Programs) -> None:
 
 
 def check_python(python: str, setting: str) -> None:
-    """Refuses a Python that cannot run sparktf; this process's own does. Raises as above.
+    """Refuses a Python that cannot run sparktf, unless it is this process's. Raises `PreflightError`.
 
     Args:
-        setting: What names it.
+        setting: The setting that names it.
     """
     if python == sys.executable:
         return
@@ -71,12 +71,12 @@ def check_python(python: str, setting: str) -> None:
         raise PreflightError(complaint)
     if missing:
         raise PreflightError(
-            f"{setting}={python} has no {', '.join(missing)}: name a Python that has sparktf and all it needs"
+            f"{setting}={python} lacks {', '.join(missing)}: name a Python that has sparktf with its requirements"
         )
 
 
 def _asked(python: str, setting: str) -> tuple[tuple[int, int], Sequence[str]]:
-    """Returns a Python's version, and what it lacks."""
+    """Returns a Python's version, and the modules that it lacks."""
     try:
         answer = subprocess.run(
             [python, "-c", _PROBE, *_NEEDED],
@@ -97,7 +97,7 @@ def _asked(python: str, setting: str) -> tuple[tuple[int, int], Sequence[str]]:
 
 
 def _version_of_java(release: Path) -> int | None:
-    """Returns the first number of a Java's version, by the file that each has; None where it does not say."""
+    """Returns the major version of a Java by its `release` file; None if that does not tell."""
     try:
         found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(encoding="utf-8"), re.MULTILINE)
     except (OSError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""`spark-submit` as a child process: what it says of the application, and how to stop it."""
+"""`spark-submit` as a child process: its reports of the application, and how it is stopped."""
 
 from __future__ import annotations
 
@@ -26,26 +26,20 @@ _TRACE = re.compile(r"\s+at |\s*\.\.\. \d+ more")
 
 @dataclass(slots=True)
 class ApplicationReport:
-    """What `spark-submit` has said of its application.
+    """The state of an application, as reported by `spark-submit`."""
 
-    Attributes:
-        application: Id of the application, empty until it is known.
-        state: YARN's state of it: ACCEPTED, RUNNING, ...; empty until it is known.
-        diagnostics: YARN's words in the last report, if any.
-    """
-
-    application: str = ""
-    state: str = ""
-    diagnostics: str = ""
+    application: str = ""  # Id of the application; empty until known
+    state: str = ""  # Its state in YARN: ACCEPTED, RUNNING, ...; empty until known
+    diagnostics: str = ""  # YARN's message in the last report, if any
     _ends: bool = False
 
     @property
     def has_started(self) -> bool:
-        """Whether YARN has given the application its first container, or has done with it."""
+        """Whether YARN has given the application its first container, or has ended it."""
         return self.state not in ("", "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 
     def note(self, line: str) -> bool:
-        """Reads a line; returns whether it is one for people, too."""
+        """Reads a line; returns whether people should see it too."""
         if found := _ID.search(line):
             self.application = self.application or found.group()
         if found := _STATE.search(line):
@@ -57,7 +51,7 @@ class ApplicationReport:
 
 
 class SparkSubmit:
-    """One `spark-submit`; its own output goes to ours, but for YARN's reports."""
+    """A `spark-submit`; its output goes to ours, except YARN's reports."""
 
     def __init__(self, line: Sequence[str], environment: Mapping[str, str]) -> None:
         self.report = ApplicationReport()
@@ -70,7 +64,7 @@ class SparkSubmit:
         self._reader.start()
 
     def wait(self, timeout_s: float) -> int | None:
-        """Returns the exit code once it has ended, None if it has not in time."""
+        """Returns the exit code; None if it has not ended in time."""
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -79,11 +73,11 @@ class SparkSubmit:
         return code
 
     def interrupt(self) -> None:
-        """Does what Ctrl-C does, to it and its driver."""
+        """Interrupts it and its driver, as Ctrl-C does."""
         self._send(signal.SIGINT)
 
     def kill(self) -> None:
-        """Ends it, and a driver on this machine."""
+        """Kills it, and a driver on this machine."""
         self._send(signal.SIGKILL)
         self._process.wait()
         self._reader.join(KNOBS.last_output_s)
@@ -101,7 +95,7 @@ class SparkSubmit:
 
 
 def kill_application(spark_class: str, application: str, environment: Mapping[str, str]) -> bool:
-    """Ends an application by Hadoop's own client, and so with the user's own credentials; returns whether it worked."""
+    """Kills an application through Hadoop's client, with the user's credentials; returns whether that worked."""
     command = [spark_class, "org.apache.hadoop.yarn.client.cli.ApplicationCLI", "application", "-kill", application]
     try:
         done = subprocess.run(

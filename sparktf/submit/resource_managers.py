@@ -1,4 +1,4 @@
-"""Where YARN's ResourceManagers are, by the Hadoop configuration."""
+"""The addresses of YARN's ResourceManagers, from the Hadoop configuration."""
 
 from __future__ import annotations
 
@@ -14,23 +14,16 @@ _STEP_MIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class ResourceManagers:
-    """Where the ResourceManagers are; more than one with high availability.
+    """The ResourceManagers; more than one with high availability."""
 
-    Attributes:
-        rpc: "host:port" of each, which `spark-submit` talks to.
-        web: URL of each one's REST API.
-        maximum_mib: Largest container by yarn-site.xml, None if it does not say.
-        step_mib: Containers are multiples of it, by yarn-site.xml; YARN's default where it does not say.
-    """
-
-    rpc: tuple[str, ...]
-    web: tuple[str, ...]
-    maximum_mib: int | None
-    step_mib: int = _STEP_MIB
+    rpc: tuple[str, ...]  # "host:port" of each, for `spark-submit`
+    web: tuple[str, ...]  # URL of each one's REST API
+    maximum_mib: int | None  # Largest container by yarn-site.xml; None if it does not tell
+    step_mib: int = _STEP_MIB  # Container sizes are multiples of it, by yarn-site.xml or YARN's default
 
 
 def read_resource_managers(folder: Path | None) -> ResourceManagers:
-    """Returns what the files of HADOOP_CONF_DIR say.
+    """Reads the files of HADOOP_CONF_DIR.
 
     Raises:
         PreflightError: it is not set.
@@ -42,7 +35,7 @@ def read_resource_managers(folder: Path | None) -> ResourceManagers:
 
 
 def resource_managers(properties: Mapping[str, str]) -> ResourceManagers:
-    """Returns where Hadoop's properties say that the ResourceManagers are."""
+    """Returns the ResourceManagers of Hadoop's properties."""
     key = "yarn.resourcemanager"
     ids = properties.get(f"{key}.ha.rm-ids", "") if properties.get(f"{key}.ha.enabled") == "true" else ""
     suffixes = [f".{name.strip()}" for name in ids.split(",") if name.strip()] or [""]

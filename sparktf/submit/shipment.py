@@ -1,4 +1,4 @@
-"""The folder of what a submission ships: program, configuration, code."""
+"""The files that a submission ships: program, configuration, code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import dump_config
-from sparktf.driver.code.code_files import archive_files, code_files, digest_of, write_files
+from sparktf.driver.code.code_files import archive_files, code_files, digest_of, package_files, write_files
 from sparktf.driver.code.module import require_module, search_path
 from sparktf.driver.spark.log import QUIET_LOG4J
 from sparktf.errors import PreflightError
@@ -42,16 +42,16 @@ def log4j_in(folder: Path) -> Path:
 
 
 def stage(config: JobConfig, folder: Path, beside: Path, programs: Programs, *, trains: bool = True) -> Shipment:
-    """Writes what a submission ships: the user's code goes where the driver looks first, beside the configuration.
+    """Writes the files of a submission, with the user's code beside the configuration, where the driver looks first.
 
     Args:
-        folder: That only its owner can enter.
-        beside: Folder of the configuration's file, where the user's code is looked for first.
-        trains: What scores needs no code but that of its rows: the model is exported whole.
+        folder: Accessible to its owner only.
+        beside: Folder of the configuration file, which is searched first for the user's code.
+        trains: Whether the model's code is needed; a scoring job only needs the code of its rows.
 
     Raises:
-        ConfigError: a module is nowhere to be found, and no archive could hold it; or there is too much code.
-        PreflightError: sparktf itself is not wholly installed.
+        ConfigError: a module is not found, also not in an archive; or there is too much code.
+        PreflightError: sparktf itself is not completely installed.
     """
     modules = {key: name for key, name in config.modules.items() if trains or key == "data.source"}
     more = _places(config.submit.py_files)
@@ -73,7 +73,7 @@ def stage(config: JobConfig, folder: Path, beside: Path, programs: Programs, *, 
 
 
 def _private(config: JobConfig, folder: Path, programs: Programs) -> str:
-    """Writes the settings that hold a secret; returns where, "" without any."""
+    """Writes the secret settings; returns the file, "" for none."""
     private = private_settings(config)
     if not private:
         return ""
@@ -87,7 +87,7 @@ def _private(config: JobConfig, folder: Path, programs: Programs) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Returns a key or a value as Java's properties files have them."""
+    """Escapes a key or a value for a Java properties file."""
     return re.sub(r"([\\:=\s#!])", r"\\\1", text).replace("\n", "n")
 
 
@@ -98,21 +98,19 @@ def _places(py_files: Sequence[str]) -> list[str]:
 
 
 def _sparktf(config: JobConfig, folder: Path) -> tuple[str, ...]:
-    """Returns the archive of sparktf itself, where it does not lie on the nodes.
+    """Returns an archive of sparktf itself, if the nodes have none.
 
-    An archive of an environment holds it, as an installation there does; a source tree has to travel.
+    A packed environment contains it, as does an installation on the nodes; a source tree has to travel.
     """
-    files = {} if config.submit.archive else code_files({"sparktf": "sparktf"}, search_path(None))
+    files = {} if config.submit.archive else package_files("sparktf", search_path(None))
     return (str(archive_files(files, folder / f"sparktf-{digest_of(files)}.zip")),) if files else ()
 
 
 def _program() -> Path:
-    """Returns the program that Spark runs as the driver.
-
-    Raises:
-        PreflightError: it is not there.
-    """
+    """Returns the driver's program. Raises `PreflightError` if it is missing."""
     spec = importlib.util.find_spec("sparktf.submit.driver_script")
     if spec is None or spec.origin is None:
-        raise PreflightError("sparktf is not wholly installed: sparktf/submit/driver_script.py is missing")
+        raise PreflightError(
+            "sparktf is not completely installed: sparktf/submit/driver_script.py is missing: install it again"
+        )
     return Path(spec.origin)

@@ -1,4 +1,4 @@
-"""YARN as a submission sees it: whether it is there, what it would refuse, and how an application stands."""
+"""YARN as a submission sees it: whether it is up, what it would refuse, and the state of an application."""
 
 from __future__ import annotations
 
@@ -21,15 +21,10 @@ from sparktf.submit.resource_managers import ResourceManagers
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A queue of YARN's that takes applications.
+    """A queue of YARN's that accepts applications."""
 
-    Attributes:
-        path: "root.default".
-        maximum_mib: Its largest container, None where the scheduler does not say.
-    """
-
-    path: str
-    maximum_mib: int | None
+    path: str  # "root.default"
+    maximum_mib: int | None  # Its largest container, None if the scheduler does not tell
 
     @property
     def name(self) -> str:
@@ -38,7 +33,7 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """The queues there are; `complete` unless YARN makes some as they are asked for."""
+    """The existing queues; not `complete` if YARN creates others on demand."""
 
     queues: tuple[Queue, ...]
     complete: bool
@@ -51,10 +46,10 @@ class Queues:
 def wait_for_resource_manager(
     managers: ResourceManagers, waiting: Callable[[float], None], within_s: float = KNOBS.resource_manager_wait_s
 ) -> None:
-    """Returns when a ResourceManager takes connections.
+    """Waits until a ResourceManager accepts connections.
 
     Args:
-        waiting: Is told the seconds left.
+        waiting: Called with the seconds left.
 
     Raises:
         ReservationError: none does, in time.
@@ -76,7 +71,7 @@ def wait_for_resource_manager(
 
 
 def _refusal(address: str) -> str:
-    """Returns why an address does not answer, empty if it does."""
+    """Returns why an address does not answer; empty if it does."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=KNOBS.resource_manager_call_s).close()
@@ -87,7 +82,7 @@ def _refusal(address: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class YarnHost:
-    """A host of YARN's that takes containers, and what is left of it."""
+    """A host of YARN's that takes containers, and its free resources."""
 
     host: str
     memory_mib: int
@@ -97,7 +92,7 @@ class YarnHost:
 
 
 class ResourceManagerApi:
-    """The REST API. It may be closed to us, behind a login or a firewall: then its answers are None."""
+    """The REST API. It may be closed by a login or a firewall: then its answers are None."""
 
     def __init__(self, managers: ResourceManagers) -> None:
         self._managers = managers
@@ -109,7 +104,7 @@ class ResourceManagerApi:
         return parse_queues(found) if found else None
 
     def nodes(self) -> tuple[YarnHost, ...] | None:
-        """Returns the hosts that are at work, by name."""
+        """Returns the active hosts by name."""
         answer = self._get("nodes")
         if answer is None:
             return None
@@ -117,7 +112,7 @@ class ResourceManagerApi:
         return tuple(sorted((_node(n) for n in found if n.get("state") == "RUNNING"), key=lambda node: node.host))
 
     def diagnostics(self, application: str) -> str | None:
-        """Returns what YARN says of an application: why it waits, or why it ended."""
+        """Returns YARN's message on an application: why it waits, or why it ended."""
         answer = self._get(f"apps/{application}")
         return str(answer.get("app", {}).get("diagnostics", "")).strip() if answer else None
 
@@ -146,7 +141,7 @@ def parse_queues(scheduler: Mapping[str, Any]) -> Queues:
 
 
 def check_submission(config: JobConfig, managers: ResourceManagers, queues: Queues | None) -> None:
-    """Refuses what YARN would refuse, or never give.
+    """Refuses a submission that YARN would refuse, or never place.
 
     Raises:
         ConfigError: there is no such queue.
@@ -154,10 +149,10 @@ def check_submission(config: JobConfig, managers: ResourceManagers, queues: Queu
     """
     name = config.submit.conf.get("spark.yarn.queue", config.submit.queue)
     queue = queues.find(name) if queues is not None else None
-    # Placement rules may send what asks for "default" elsewhere.
+    # Placement rules may send applications for "default" to another queue.
     if queues is not None and queue is None and queues.complete and name != "default":
         there_are = ", ".join(sorted(queue.name for queue in queues.queues))
-        raise ConfigError(f"submit.queue: {name} is no queue of YARN's: name one of {there_are}")
+        raise ConfigError(f"submit.queue: {name} does not exist in YARN: name one of {there_are}")
     largest, source = managers.maximum_mib, "YARN (yarn-site.xml)"
     if queue is not None and queue.maximum_mib:
         largest, source = queue.maximum_mib, f"YARN's queue {queue.name}"

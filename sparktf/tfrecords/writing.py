@@ -1,4 +1,4 @@
-"""Writes a DataFrame as TFRecord files: seen as a whole, or not at all."""
+"""Writes a DataFrame as TFRecord files, which appear all at once or not at all."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ConfigError
 from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems
-from sparktf.tfrecords.replacing import Folder
+from sparktf.storage.transactions.replaced_folder import ReplacedFolder
 
 _SUCCESS = "_SUCCESS"
 _MODES = ("error", "errorifexists", "overwrite")
@@ -31,32 +30,32 @@ def write(
     mode: Literal["error", "errorifexists", "overwrite"] = "error",
     compression: Literal["none", "gzip"] | None = None,
 ) -> int:
-    """Writes each row as a tensorflow.Example, a file for each partition; returns how many.
+    """Writes each row as a tensorflow.Example, a file for each partition; returns the number of rows.
 
-    Integers and truth values become Int64List, floats, doubles, decimals and vectors FloatList (of 32 bits), texts and
-    bytes BytesList; an array has several values, and a null is a feature that the record does not have.
+    Integers and truth values become Int64List; floats, doubles, decimals and vectors FloatList (of 32 bits); texts and
+    bytes BytesList. An array has several values, and a null is a feature that the record lacks.
 
     Args:
-        path: A folder. It has its files and `_SUCCESS` once all are written, and readers of Spark's see none before.
-        mode: What becomes of a folder that is there: "error" refuses it, "overwrite" replaces it once all is written,
-            and puts it back where that fails.
+        path: A folder. Its files and `_SUCCESS` appear once all are written; readers of Spark's see none before.
+        mode: For an existing folder: "error" refuses it, "overwrite" replaces it once all is written, and restores it
+            if that fails.
         compression: "gzip", or none.
 
     Raises:
-        ConfigError: the folder is there, or a word is unknown.
+        ConfigError: the folder exists, or `mode` or `compression` is unknown.
         BadValueError: a column is of a type that no feature has, or a list holds a null.
         StorageError: the storage failed.
     """
     if mode not in _MODES or compression not in _CODECS:
-        raise ConfigError(f"mode is one of {', '.join(_MODES)}, and compression none or gzip")
+        raise ConfigError(f"mode must be one of {', '.join(_MODES)}, and compression none or gzip")
     spark = df.sparkSession
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     path = file_systems.normalise(path).rstrip("/")
     storage = file_systems.open(path)
-    folder = Folder(storage, path)
+    folder = ReplacedFolder(storage, path)
     folder.tidy(time.time())
     if mode != "overwrite" and storage.exists(path):
-        raise ConfigError(f'{path} is there already: mode="overwrite" replaces it')
+        raise ConfigError(f'{path} exists already: pass mode="overwrite" to replace it')
     with folder.staged() as aside:
         settings = WriterSettings(aside, tuple(df.columns), compression == "gzip", file_systems.hadoop.for_nodes())
         rows = _write_all(df, storage, settings)

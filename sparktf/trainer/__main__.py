@@ -1,7 +1,7 @@
-"""Process entry of a trainer: one JSON line on stdin says all, and the end of stdin ends the process.
+"""Entry of a trainer's process: reads its specification as one JSON line from stdin, and ends when stdin is closed.
 
-Secrets come this way because a command line and an environment can be read by others. A trainer that the nursery forks
-begins with `main`, too.
+Secrets come this way because other users can read a command line and an environment. A trainer forked by the nursery
+also begins with `main`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from sparktf.wire.control import Bootstrap
 from sparktf.wire.trainer_spec import Function, TrainerSpec
 
 _STUCK = 0.5
-"""After so much of `timeouts.start` a start that goes on is taken for stuck."""
+"""Fraction of `timeouts.start` after which a start is considered to hang."""
 
 
 def main() -> None:
     """Runs one trainer, and ends the process."""
     line = sys.stdin.readline()
-    if not line:  # the agent is gone, or wants no trainer any more
+    if not line:  # the agent is gone, or does not want the trainer any more
         os._exit(EXIT_STOPPED)
     bootstrap = Bootstrap.model_validate_json(line)
     if not die_with(bootstrap.parent):
@@ -40,7 +40,7 @@ def main() -> None:
     threading.Thread(target=_watch_stdin, name="stdin", daemon=True).start()
     spec = bootstrap.spec
     prepare_environment(spec)
-    # Says in the log where all threads stand: of a library that hangs, or a model that waits, nothing else would tell.
+    # Dumps the stacks of all threads into the log: nothing else would show a library that hangs, or a model that waits.
     faulthandler.dump_traceback_later(spec.timeouts.start * _STUCK)
     client = ControlClient(bootstrap.access)
     reporter = Reporter(client, spec)
@@ -63,7 +63,7 @@ def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: P
 
 
 def prepare_environment(spec: TrainerSpec) -> None:
-    """Sets what TensorFlow reads, before there is a thread of gRPC's."""
+    """Sets the variables that TensorFlow reads, before gRPC starts a thread."""
     complete_environment()
     if isinstance(spec, Function):
         set_cluster(spec.guest)

@@ -1,6 +1,6 @@
-"""The life of an evaluator: it evaluates checkpoints as they are committed, beside those who train.
+"""The evaluator: evaluates checkpoints as they are committed, while other nodes train, under any strategy.
 
-Which one, and when it is enough, the driver says. It knows nothing of the strategy: a checkpoint is a checkpoint.
+The driver decides which checkpoint comes next, and when the evaluation is over.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ from sparktf.wire.uploads import Finished
 
 
 def evaluate(place: Place) -> None:
-    """Evaluates until the last commit is; it returns only by ending the process, or by an exception.
+    """Evaluates until the last commit is evaluated; ends the process, or raises.
 
     Raises:
-        ModelContractError: the model is a loop of the user's own, or fails a check.
+        ModelContractError: the model is a hand-written loop, or fails a check.
         PreflightError: there are no rows to evaluate on.
     """
     tf.get_logger().setLevel("ERROR")
     function = load_function(place.spec.config)
     if is_low_level(function):
         raise ModelContractError(
-            "cluster.evaluator: true evaluates what build(params, assets) returns; a train(node) evaluates by itself: "
+            "cluster.evaluator: true evaluates a model from build(params, assets), and train(node) evaluates itself: "
             "set cluster.evaluator: false"
         )
     if not place.spec.has(Stream.VALIDATION):
-        raise PreflightError("cluster.evaluator: true, and data.validation has no rows: set cluster.evaluator: false")
+        raise PreflightError(
+            "cluster.evaluator: true needs validation rows, but data.validation has none: set cluster.evaluator: false"
+        )
     CommitEvaluator(place, function).run()
 
 
 class _Counted(NamedTuple):
-    """See `RowSource`: rows of a feed, of which it is told how many have come."""
+    """A `RowSource` that reports the number of rows it has given."""
 
     feed: NodeFeed
     told: Callable[[int], None]
@@ -66,10 +68,10 @@ class _Counted(NamedTuple):
 
 
 class CommitEvaluator:
-    """A copy of the model, without the optimizer's slots, that takes on the weights of one commit after the other.
+    """Evaluates one commit after the other with a copy of the model that has no optimizer slots.
 
     Attributes:
-        position: The commit that it is at, and how many rows of the validation stream it has evaluated.
+        position: The current commit, and its rows evaluated so far.
     """
 
     def __init__(self, place: Place, build: Callable[..., Any]) -> None:
@@ -106,7 +108,7 @@ class CommitEvaluator:
         if rule is not None and step.best is not None:
             kept = self._read_best(step.best, rule)
         elif step.last is not None and step.last.step != self.position.step:
-            self._read(step.last.path, step.last.files)  # another evaluator has evaluated it
+            self._read(step.last.path, step.last.files)  # a lost evaluator has evaluated it
         comparison = None if self._gate is None or step.last is None else self._compare(self._gate, step.last)
         if kept is not None:
             self._output.export(self._model)
@@ -133,13 +135,13 @@ class CommitEvaluator:
         take_averages(self._model.model, self._model.model)
 
     def _compare(self, gate: Gate, last: Committed) -> Comparison:
-        """Has the gate look at the weights that there are, which will be exported, by this node or by the leader."""
+        """Lets the gate compare the current weights, which this node or the leader exports."""
         self._place.enter("comparing")
         with self._input.open(Stream.VALIDATION, last.epoch) as feed:
             return gate.compare(_Counted(feed, self._advance))[0]
 
     def _read_best(self, best: BestWeights, rule: KeepRule) -> Kept:
-        """Takes on the best weights; returns which they are."""
+        """Reads the best weights, and describes them."""
         found = best.evaluation
         self._read(best.path, best.files)
         return Kept(epoch=found.epoch, step=found.step, metric=rule.metric, mode=rule.mode, value=rule.value(found))

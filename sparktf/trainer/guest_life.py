@@ -1,6 +1,6 @@
-"""A node that runs a function of a guest's: it is told who it is, gets rows, and is watched as every trainer is.
+"""A node that runs a guest's function, with its rows, under the same supervision as other trainers.
 
-The function imports TensorFlow itself, or does not.
+The function itself decides whether to import TensorFlow.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from sparktf.wire.uploads import Finished
 
 _LEADERS = ("chief", "master")
 _MOST_NBYTES = 64 << 20
-"""Bytes of rows that wait for the function, before feeders do."""
+"""Bytes of rows that wait for the function before feeders must wait."""
 
 Main = Callable[[GuestNode, GuestQueue | None], Any]
 
 
 def set_cluster(node: GuestNode) -> None:
-    """Sets TF_CONFIG as TensorFlowOnSpark does: where there is a chief or a master, and else not."""
+    """Sets TF_CONFIG as TensorFlowOnSpark does: only if there is a chief or a master."""
     os.environ.pop("TF_CONFIG", None)
     if any(leader in node.cluster for leader in _LEADERS):
         cluster = {job: list(addresses) for job, addresses in node.cluster.items()}
@@ -60,7 +60,7 @@ def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -
     main: Main = getattr(importlib.import_module(module), name)
     main(node, queue)
     if queue is not None:
-        queue.terminate()  # who feeds it, feeds nobody
+        queue.terminate()  # feeders need not wait any longer
     reporter.send(Action.FINISHED, Finished(**spec.sender, step=0, model=()))
     reporter.enter("finished")
     reporter.finish()

@@ -1,7 +1,4 @@
-"""What a trainer does: the one table from a run's strategy and a node's role to a life.
-
-A life is a function of the node's place. It takes of what a node is made of (`sparktf.trainer.node`) what it needs.
-"""
+"""The table from a run's strategy and a node's role to the function that is the trainer's life."""
 
 from __future__ import annotations
 
@@ -20,20 +17,20 @@ from sparktf.wire.channel import ControlClient
 from sparktf.wire.trainer_spec import Training
 
 Life = Callable[[Place], None]
-"""Lives a trainer's life to its end; it returns only by ending the process, or by an exception."""
+"""Does a trainer's work to its end: it ends the process, or raises."""
 
 
 def _member(place: Place, *, mirrored: bool = False) -> None:
-    """A worker that takes part in every update: place, input, saves and output."""
+    """Takes part in every update: place, input, saves and output."""
     put_off_wrappers()
     with without_collector():
         from sparktf.trainer.sync import training  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
-    training.train(place, mirrored=mirrored)
+    training.train_synchronously(place, mirrored=mirrored)
 
 
 def _coordinator(place: Place) -> None:
-    """Has workers make updates, and decides for all: place, saves, output, and an input for evaluation."""
+    """Coordinates the workers' updates: place, saves, output, and an input for evaluation."""
     with without_collector():
         from sparktf.trainer.parameter_server import coordinator  # noqa: PLC0415 - as above
 
@@ -41,7 +38,7 @@ def _coordinator(place: Place) -> None:
 
 
 def _served_worker(place: Place) -> None:
-    """A worker that makes updates of its own on the coordinator's word: place and input."""
+    """Makes updates when the coordinator sends executions: place and input."""
     with without_collector():
         from sparktf.trainer.parameter_server import worker  # noqa: PLC0415 - as above
 
@@ -49,7 +46,7 @@ def _served_worker(place: Place) -> None:
 
 
 def _server(place: Place) -> None:
-    """A parameter server: place alone."""
+    """Holds variables: place only."""
     with without_collector():
         from sparktf.trainer.parameter_server import ps  # noqa: PLC0415 - as above
 
@@ -57,7 +54,7 @@ def _server(place: Place) -> None:
 
 
 def _evaluator(place: Place) -> None:
-    """Evaluates what is committed while others train: place, input and output."""
+    """Evaluates commits while others train: place, input and output."""
     put_off_wrappers()
     with without_collector():
         from sparktf.trainer import evaluator  # noqa: PLC0415 - as above
@@ -77,18 +74,18 @@ LIVES: Mapping[tuple[Strategy, Role], Life] = {
 
 
 def life_of(strategy: Strategy, role: Role) -> Life:
-    """Returns what a node of a role does under a strategy.
+    """Returns the life of a node of this role.
 
     Raises:
         LifecycleError: the strategy has no such role.
     """
     life = LIVES.get((strategy, role))
     if life is None:
-        raise LifecycleError(f"cluster.strategy: {strategy} has nothing to do for a node of role {role.value}")
+        raise LifecycleError(f"cluster.strategy: {strategy} has no role {role.value}")
     return life
 
 
 def run(spec: Training, client: ControlClient, reporter: Reporter, work: Path) -> None:
-    """Lives the life that the specification names."""
+    """Does the work that the specification names."""
     life = life_of(spec.config.cluster.strategy, spec.node.role)
     life(Place(spec, client, reporter, work))

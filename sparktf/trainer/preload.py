@@ -1,4 +1,4 @@
-"""What a trainer imports before it trains, and the environment that must be complete before."""
+"""The imports of a trainer, and the environment that must be complete before them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _ADDED_BY_TENSORFLOW = {
     "TPU_ML_PLATFORM": "Tensorflow",
     "TPU_ML_PLATFORM_VERSION": "",
 }
-"""What importing TensorFlow adds to the environment. A name that is there already has its value replaced; a new one
-moves the C library's table, and a thread of gRPC's that reads it in that moment ends the process: SIGSEGV in getenv."""
+"""Variables that importing TensorFlow sets. Setting an existing variable replaces its value; a new one reallocates the
+C library's table, and a gRPC thread that reads it at that moment ends the process: SIGSEGV in getenv."""
 
 _MODULES = (
     "tensorflow",
@@ -34,15 +34,15 @@ _MODULES = (
     "sparktf.trainer.parameter_server.ps",
 )
 _ON_YARN = ("sparktf.storage.hdfs.hdfs_cluster",)
-"""What a container of YARN's has a use for: runs there keep their files on HDFS."""
+"""Imported in YARN containers, whose runs keep their files on HDFS."""
 
 _PUT_OFF = ("keras.wrappers", "keras._tf_keras.keras.wrappers")
-"""Keras's wrappers for scikit-learn, which no trainer of a compiled model needs. Where that is installed, they load it,
-all of SciPy's statistics and pandas: a quarter of the processor time that TensorFlow's import takes."""
+"""Keras's wrappers for scikit-learn, which no trainer of a compiled model needs. If that is installed, they import it,
+SciPy's statistics and pandas: a quarter of the processor time of TensorFlow's import."""
 
 
 def complete_environment() -> None:
-    """Sets what TensorFlow reads or adds, before it is imported and before there is a thread of gRPC's."""
+    """Sets the variables that TensorFlow reads or adds, before it is imported and before gRPC starts a thread."""
     for name, value in _ADDED_BY_TENSORFLOW.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -50,9 +50,10 @@ def complete_environment() -> None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Keeps Python's garbage collector away from imports, which leave it next to nothing, and from what they bring.
+    """Disables the garbage collector during imports, and exempts the imported objects from it afterwards.
 
-    It would go through all that is imported again and again: a third of the time that TensorFlow takes.
+    Imports leave almost no garbage, and the collector would scan all imported objects again and again: a third of the
+    time of TensorFlow's import.
     """
     gc.disable()
     try:
@@ -63,34 +64,31 @@ def without_collector() -> Iterator[None]:
 
 
 def put_off_wrappers() -> None:
-    """Has modules that next to nobody uses loaded by who does: until then Keras finds something in their place."""
+    """Defers the import of modules that hardly any model uses to their first use."""
     for name in _PUT_OFF:
         if name not in sys.modules:
             sys.modules[name] = _PutOff(name)
 
 
 class _PutOff(ModuleType):
-    """Stands for a module until something in it is asked for."""
+    """Stands for a module until one of its names is used."""
 
     def __getattr__(self, name: str) -> Any:
-        # Who looks through all modules, as `inspect` does, asks for such names and wants nothing of this one.
+        # `inspect` and others ask all modules for such names, without a use for this one.
         if name.startswith("__") and name != "__all__":
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
         module = importlib.import_module(self.__name__)
-        self.__dict__.update(vars(module))  # for who holds this one
+        self.__dict__.update(vars(module))  # for holders of this object
         return getattr(module, name)
 
 
 def import_all(also: Sequence[str] = ()) -> None:
-    """Imports all that trainers share. The model's own module is not among it.
-
-    Args:
-        also: More modules, where they are installed.
+    """Imports the modules that trainers share, but not the model's; and those of `also` that are installed.
 
     Raises:
-        ImportError: something is not installed, or broken.
+        ImportError: a module is not installed, or broken.
     """
     put_off_wrappers()
     for module in (*_MODULES, *(_ON_YARN if "CONTAINER_ID" in os.environ else ())):

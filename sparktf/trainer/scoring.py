@@ -1,8 +1,8 @@
-"""The process that scores for an executor: it has TensorFlow and one model, and serves all tasks of the executor.
+"""The scoring process of an executor: it has TensorFlow and one model, and serves all tasks of the executor.
 
-`python -m sparktf.trainer.scoring EXECUTOR PLACE WORK` is started by the first task, with a socket as its standard
-input that listens at PLACE. It ends when nobody has been connected for a while, sooner where tasks ask for another
-model by now, and with its executor.
+The first task starts `python -m sparktf.trainer.scoring EXECUTOR PLACE WORK`, with a socket that listens at PLACE as
+its standard input. It ends with its executor, or when no task was connected for a while, sooner if tasks now
+use another model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sparktf.wire.scored_model import BEAT, CODES, VALUES, ScoredModel, error_ar
 
 
 class Scoring:
-    """The model, which the first task has loaded, and the tasks that are connected."""
+    """The model, which the first task loads, and the connected tasks."""
 
     def __init__(self, listening: socket.socket, place: Path, work: Path, executor: str) -> None:
         self._listening = listening
@@ -45,22 +45,22 @@ class Scoring:
         self._own = _file_at(place)
 
     def run(self) -> None:
-        """Serves until nobody has been there for a while, or the executor is gone."""
+        """Serves until no task was connected for a while, or the executor is gone."""
         threading.Thread(target=self._beat, name="beats", daemon=True).start()
         self._listening.settimeout(KNOBS.scorer_look_s)
         idle_s = 0.0
         while idle_s < self._limit_s() and is_alive(self._executor):
             idle_s = 0.0 if self._admit() else idle_s + KNOBS.scorer_look_s
-        if _file_at(self._place) == self._own:  # else it was given up, and another one has its place
+        if _file_at(self._place) == self._own:  # else it was given up, and another process has its place
             self._place.unlink(missing_ok=True)
-        while self._admit():  # who has connected before is in time
+        while self._admit():  # serves tasks that connected in time
             pass
 
     def _limit_s(self) -> float:
         return KNOBS.scorer_followed_s if is_followed(self._place) else KNOBS.scorer_idle_s
 
     def _admit(self) -> bool:
-        """Takes in a task, if one comes now; returns whether there is any."""
+        """Accepts a task, if one connects now; returns whether there is any."""
         with suppress(TimeoutError, BlockingIOError):
             task, _ = self._listening.accept()
             thread = threading.Thread(target=self._obey, args=(task,), daemon=True)
@@ -70,7 +70,7 @@ class Scoring:
         return bool(self._tasks)
 
     def _obey(self, task: socket.socket) -> None:
-        """Does what a task asks until it is gone."""
+        """Answers a task until it disconnects."""
         task.setblocking(True)
         with task, suppress(EOFError, OSError):
             self._say(task)
@@ -78,7 +78,7 @@ class Scoring:
                 tell(task, *self._told(task, *hear(task)))
 
     def _told(self, task: socket.socket, verb: str, arrays: dict[str, Array]) -> tuple[str, dict[str, Array] | None]:
-        """Returns what a task is answered, which is told meanwhile that it is worked on."""
+        """Returns the answer to a task, which gets beats meanwhile."""
         self._waiting.add(task)
         try:
             answer = self._answer(verb, arrays)
@@ -89,15 +89,15 @@ class Scoring:
         return "ready" if answer is None else "scored", answer
 
     def _beat(self) -> None:
-        """Says now and then, to each task that waits for an answer, that this process lives, and which it is."""
+        """Sends beats to each task that waits for an answer."""
         while True:
             time.sleep(KNOBS.scorer_look_s)
             for task in tuple(self._waiting):
                 self._say(task)
 
     def _say(self, task: socket.socket) -> None:
-        """Tells a task that this process lives, and which it is."""
-        with suppress(OSError):  # it is gone, or has not read what was said before
+        """Sends a beat, with this process's pid, to a task."""
+        with suppress(OSError):  # the task is gone, or has not read earlier beats
             task.send(f"{BEAT} {os.getpid()}".encode(), socket.MSG_DONTWAIT)
 
     def _answer(self, verb: str, arrays: dict[str, Array]) -> dict[str, Array] | None:
@@ -109,7 +109,7 @@ class Scoring:
         return None
 
     def _loaded(self, model: ScoredModel) -> Callable[..., dict[str, Any]]:
-        """Returns the model's signature.
+        """Loads the model, and returns its signature.
 
         Raises:
             ModelContractError: it cannot be loaded.
@@ -134,8 +134,8 @@ class Scoring:
         serve: Any = loaded.signatures.get(model.signature)
         if serve is None:
             there = ", ".join(sorted(loaded.signatures)) or "none"
-            raise ModelContractError(f"{model.folder} has no signature {model.signature!r}; there are: {there}")
-        self._keep = loaded  # the signature alone does not keep its variables
+            raise ModelContractError(f"{model.folder} has no signature {model.signature!r}; it has: {there}")
+        self._keep = loaded  # the signature alone does not keep its variables alive
         self._specs = serve.structured_input_signature[1]
         found: Callable[..., dict[str, Any]] = serve
         return found
@@ -144,7 +144,7 @@ class Scoring:
         """Returns the outputs for some rows.
 
         Raises:
-            ModelContractError: the model fails.
+            ModelContractError: the model failed.
         """
         from sparktf.trainer.model.predictions import as_plain_arrays  # noqa: PLC0415 - as above
         from sparktf.trainer.model.said import first_line  # noqa: PLC0415 - as above
@@ -158,7 +158,7 @@ class Scoring:
 
 
 def _file_at(place: Path) -> int:
-    """Returns which file is at a path; 0 for none."""
+    """Returns the inode at a path; 0 for none."""
     try:
         return place.lstat().st_ino
     except FileNotFoundError:
@@ -166,21 +166,20 @@ def _file_at(place: Path) -> int:
 
 
 def is_followed(place: Path) -> bool:
-    """Whether a process that scores with another model has begun to serve the same executor since.
+    """Whether a scoring process with another model has begun to serve the same executor since.
 
-    Args:
-        place: Of the socket; what it is called before the last hyphen is the executor's.
+    The part of the socket's name before the last hyphen is the executor's.
     """
     try:
         began_ns = place.lstat().st_mtime_ns
         others = [path for path in place.parent.glob(f"{place.name.rpartition('-')[0]}-*") if path.is_socket()]
         return any(path.lstat().st_mtime_ns > began_ns for path in others if not path.name.startswith(place.name))
-    except FileNotFoundError:  # one that ends in this moment; it is looked again
+    except FileNotFoundError:  # another process ends just now; the caller looks again
         return False
 
 
 def fitting_inputs(tensors: dict[str, Any], specs: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns tensors of the dtypes and ranks that a signature has: those of models of other makes may differ."""
+    """Casts and reshapes tensors to the dtypes and ranks of a signature: models of other programs may differ."""
     import tensorflow as tf  # noqa: PLC0415 - as above
 
     found = dict(tensors)
@@ -211,7 +210,7 @@ def _inputs(arrays: dict[str, Array]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serves what the standard input listens for."""
+    """Serves the socket that is the standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; Spark decides what it means
     executor, place, work = sys.argv[1:]
     complete_environment()
@@ -219,7 +218,7 @@ def main() -> None:
         Scoring(socket.socket(fileno=0), Path(place), Path(work), executor).run()
     finally:
         shutil.rmtree(work, ignore_errors=True)
-        os._exit(0)  # threads of TensorFlow may be at work for nobody
+        os._exit(0)  # TensorFlow's threads may still be at work
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Tells what a SavedModel's signature takes and gives: `python -m sparktf.trainer.signature FOLDER NAME [TAG ...]`.
+"""Describes a SavedModel's signature: `python -m sparktf.trainer.signature FOLDER NAME [TAG ...]`.
 
-Prints a line of JSON: {"inputs": {name: [dtype, shape]}, "outputs": {name: [dtype, shape]}}, the shapes with null for
-what differs from call to call; or {"error": reason}.
+Prints a line of JSON: {"inputs": {name: [dtype, shape]}, "outputs": {name: [dtype, shape]}}, with null for unknown
+sizes in shapes; or {"error": reason}.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from sparktf.trainer.preload import complete_environment
 
 
 def main() -> None:
-    """Prints it."""
+    """Prints the description."""
     complete_environment()
     folder, name, *tags = sys.argv[1:]
     import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
 
     try:
         signatures = tf.saved_model.load(folder, tags=tags or None).signatures
-    except Exception as error:  # noqa: BLE001 - the process's edge: whatever it is, who asks gets it
+    except Exception as error:  # noqa: BLE001 - the process's edge: the caller gets any error
         print(json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0]}))
         return
     if name not in signatures:

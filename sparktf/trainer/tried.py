@@ -1,4 +1,4 @@
-"""`python -m sparktf.trainer.tried REPORT`: builds the model that is told on its input, trains nothing, and reports."""
+"""`python -m sparktf.trainer.tried REPORT`: builds the model that its input names, trains nothing, and reports."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _known(told: dict[str, Any]) -> str:
-    """Returns what is known of the model; an empty text where nobody knows it before it trains."""
+    """Describes the model; "" if that is only known once it trains."""
     from sparktf.trainer.model.model import UserModel, is_low_level, load_function  # noqa: PLC0415 - TensorFlow
 
     config, spec = parse_config(told["config"]), FeedSpec.model_validate(told["spec"])
@@ -53,7 +53,7 @@ def _metrics(model: UserModel, config: JobConfig) -> list[str]:
     """Returns the names of the validation metrics, all that the configuration names among them.
 
     Raises:
-        ModelContractError: it names one that the model does not have, or a slice that no tensor is made of.
+        ModelContractError: the model has no such metric, or no tensor has a slice's column.
     """
     from sparktf.trainer.model.evaluate import Evaluator  # noqa: PLC0415 - as above
     from sparktf.trainer.model.slices import slice_columns  # noqa: PLC0415 - as above

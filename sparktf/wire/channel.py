@@ -114,7 +114,6 @@ class Silence:
         self._since_s: float | None = None
 
     def end(self) -> None:
-        """Notes that it has answered."""
         self._since_s = None
 
     def is_too_long(self, error: ControlError, *, began_s: float, ended_s: float, timeout_s: float) -> bool:

@@ -40,5 +40,4 @@ class NodeMessage(Message):
 
     @property
     def trainer(self) -> TrainerKey:
-        """Whose it is."""
         return TrainerKey(self.attempt, self.node, self.incarnation)

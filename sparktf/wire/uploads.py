@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparktf.message import Message
 from sparktf.results.comparison import Comparison
 from sparktf.results.keep import EpochLoss, Kept
-from sparktf.results.stopping import Stopped
+from sparktf.results.result import Stopped
 from sparktf.results.time_limit import Ending
 from sparktf.sequence import Interval
 from sparktf.wire.control import Flavour

@@ -132,7 +132,7 @@ def test_a_committer_that_is_fenced_off_cannot_commit(
         commit(old, storage, rundir, write_local(tmp_path / "2", 2), 2)
     staged = rundir.staged(1, "model")
     with pytest.raises(FencedOffError, match="has fenced this one off"):
-        old.publish(upload_folder(storage, write_local(tmp_path / "model", 2), staged), staged, rundir.model)
+        old.commit_model(upload_folder(storage, write_local(tmp_path / "model", 2), staged), staged, rundir.model)
     for change in (lambda: lost.put(rundir.result, b"{}"), lambda: lost.take_in(rundir.model), lambda: lost.acquire(3)):
         with pytest.raises(FencedOffError):
             change()
@@ -141,7 +141,7 @@ def test_a_committer_that_is_fenced_off_cannot_commit(
     old.release()
     commit(new, storage, rundir, write_local(tmp_path / "3", 3), 3)
     staged = rundir.staged(2, "model")
-    new.publish(upload_folder(storage, tmp_path / "3", staged), staged, rundir.model)
+    new.commit_model(upload_folder(storage, tmp_path / "3", staged), staged, rundir.model)
     assert storage.read_bytes(f"{rundir.model}/ckpt.index") == b"index 3"
     assert new.list() == (1, 3)
     new.release()

@@ -141,7 +141,7 @@ def test_a_run_that_nobody_waits_for_is_found_by_its_tag_and_ended_over_yarns_re
 REFUSALS = {
     "cluster.trainer_memory_mib=4096": "YARN's queue default gives a container at most 4,096 MiB: lower "
     "cluster.trainer_memory_mib or submit.executor_memory_mib, or have yarn.scheduler.maximum-allocation-mb raised",
-    "submit.queue=nigth": "submit.queue: nigth is no queue of YARN's: name one of default",
+    "submit.queue=nigth": "submit.queue: nigth does not exist in YARN: name one of default",
     "train.epoch=3": "train.epoch is unknown: did you mean train.epochs?",
     "model=models.digit:build": "model: there is no module models.digit in ",
 }

@@ -65,7 +65,7 @@ def test_all_runs_of_a_name_are_shown_and_followed(tmp_path: Path) -> None:
 
 def test_a_tensorboard_that_ends_says_why(tmp_path: Path) -> None:
     board = TensorBoard(tmp_path, ["--no-such-flag"])
-    with pytest.raises(PreflightError, match=r"TensorBoard has ended with exit code 2: .*--no-such-flag"):
+    with pytest.raises(PreflightError, match=r"TensorBoard ended with exit code 2: .*--no-such-flag"):
         board.url()
     board.stop()
 

@@ -20,6 +20,7 @@ from integration.sandbox import REPO, Sandbox
 from integration.submit import spark_submit
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from stored_runs import StoredRuns
 
 from sparktf import BadValueError, ColumnError, ConfigError, JobConfig, LoadedModel, load_model
 from sparktf.predict.dated import score
@@ -105,6 +106,19 @@ def test_it_predicts_what_training_predicted(loaded: LoadedModel, model: Path, l
         expected = np.array([trained[name][i] for i in ids]).reshape(len(ids), -1)
         np.testing.assert_allclose(np.array(values).reshape(len(ids), -1), expected, rtol=1e-4, atol=1e-5)
     assert all(row.called == ("a", "grün", "c")[int(np.argmax(row.of_kind))] for row in rows.values())
+
+
+def test_a_model_that_the_version_before_has_published_predicts_what_it_did(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stored = StoredRuns(tmp_path)
+    loaded = load_model(spark, str(stored.root / "nightly"))
+    rows = loaded.transform(spark.read.parquet(str(stored.lake)), keep=["id"]).collect()
+    assert sorted(row.id for row in rows) == list(range(1, 240 + 1))
+    with np.load(stored.root / "nightly/serving/2/predictions.npz") as told:
+        expected = dict(zip(told["inputs/id"].tolist(), told["outputs/y"].ravel().tolist(), strict=True))
+    assert len(expected) > 20
+    assert {row.id: row.prediction for row in rows if row.id in expected} == pytest.approx(expected, rel=1e-4)
 
 
 def test_some_columns_go_on_and_some_outputs(loaded: LoadedModel, lake: Path, spark: SparkSession) -> None:
@@ -243,7 +257,7 @@ def test_a_days_predictions_are_replaced_as_a_whole_and_say_which_model_made_the
         source = {"path": str(lake), "where": where}
         done = score(spark, job(trained, date, source=source, output=output, columns=columns, keep=["id"]))
         assert (done.rows, done.version, done.place) == (rows, "1", f"{output['path']}/date={date}")
-        assert f"scored {rows} rows with model 1 in " in done.in_words()
+        assert f"scored {rows} rows with model 1 in " in done.gang_text()
     stored = spark.read.parquet(output["path"])
     assert stored.columns == ["id", "score", "model_version", "date"]
     found = sorted((str(row.date), row.id, row.model_version) for row in stored.collect())
@@ -303,7 +317,7 @@ def test_a_table_in_which_a_day_is_no_partition_of_its_own_is_refused_and_keeps_
     there.write.partitionBy(*by).format("parquet").saveAsTable(table)
     asked: dict[str, Any] = {"output": {"table": table, "partition": "day"}, "keep": ["id"], "columns": {"y": "y"}}
     source = {"path": str(lake), "where": "id <= 2"}
-    with pytest.raises(ColumnError, match=rf"table {table} is partitioned by .*, and not by 'day' alone"):
+    with pytest.raises(ColumnError, match=rf"table {table} is partitioned by .*, not by 'day' alone"):
         score(spark, job(trained, DAYS[1], source=source, version_column="version", **asked))
     assert [(row.id, str(row.day)) for row in spark.table(table).collect()] == [(7, DAYS[0])]
 

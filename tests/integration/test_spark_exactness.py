@@ -55,6 +55,10 @@ def trained(application: Application, lake: Path, strategy: str, workers: int) -
     return weights_of(Path(outcome.done.model))
 
 
+@pytest.mark.more(
+    "integration/test_spark_exactness.py::test_two_workers_on_local_spark_come_to_the_same_weights",
+    "trainer/test_exactness.py::test_weights_are_those_of_one_process",
+)
 def test_one_process_comes_to_the_weights_of_plain_gradient_descent(
     local: Application, lake: Path, expected: Weights
 ) -> None:

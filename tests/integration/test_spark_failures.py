@@ -203,6 +203,11 @@ def test_a_killed_python_worker_takes_its_trainer_along_and_the_run_goes_on(
     assert result.rows_trained == ROWS
 
 
+@pytest.mark.more(
+    "integration/test_spark_failures.py::test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor_without_a_smaller_gang",
+    "unit/test_attempt.py::test_a_killed_trainer_is_the_cause_although_its_agent_reports_it_after_its_peer",
+    "cluster/test_yarn_faults.py::test_a_container_killed_for_its_memory_names_the_setting",
+)
 def test_with_one_attempt_a_killed_trainer_ends_the_run_as_infrastructure_with_its_name(
     local: Application, rows: Path, watch: Watch
 ) -> None:

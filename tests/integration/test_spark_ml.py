@@ -73,7 +73,7 @@ def test_weights_count_held_out_rows_are_evaluated_alone_and_several_inputs_are_
     exists, other, no_label, no_weight, no_features, no_model = said
     assert exists.startswith("ConfigError: there is a column 'prediction' already")
     assert other.startswith("ConfigError: the model was trained on 1 columns (all of it), and cannot read 2")
-    assert no_label.startswith("ColumnError: there is no column 'lable' (labelCol); there are id, ")
+    assert no_label.startswith("ColumnError: there is no column 'lable' (labelCol): name one of id, ")
     assert no_weight.startswith("ColumnError: there is no column 'w' (weightCol)")
     assert no_features.startswith("ColumnError: there is no column 'features' (featuresCol)")
     assert no_model.startswith("ConfigError: model is not set")

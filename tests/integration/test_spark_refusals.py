@@ -227,4 +227,4 @@ def test_what_fails_before_the_drivers_own_code_is_not_the_models_failure(sandbo
     environment = {**sandbox.environment(), "PYTHONPATH": f"{REPO}:{REPO / 'tests/integration'}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 4, done.stderr
-    assert "the driver came to no verdict: spark-submit ended with 1, and its last words are above" in done.stdout
+    assert "the driver left no verdict: spark-submit ended with exit code 1; its last lines are above" in done.stdout

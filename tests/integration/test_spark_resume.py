@@ -12,6 +12,7 @@ from integration.rows import job
 from integration.sandbox import Sandbox
 from integration.submit import Submit
 from integration.watch import Watch
+from stored_runs import StoredRuns
 
 from sparktf import Verdict
 
@@ -127,3 +128,18 @@ def test_a_run_id_with_another_plan_is_refused(local: Application, rows: Path, w
     outcome = local.train({**config, "train": {"seed": 5}}, "r")
     assert (outcome.error, outcome.verdict) == ("ConfigError", Verdict.REFUSED)
     assert "use another --run-id" in outcome.message
+
+
+@pytest.mark.parametrize("name", ["sync", "async"])
+def test_a_run_that_the_version_before_began_goes_on_from_its_checkpoint(
+    name: str, local: Application, tmp_path: Path
+) -> None:
+    stored = StoredRuns(tmp_path / "stored")
+    watch = Watch(stored.books / name)
+    before = watch.pids()
+    config = stored.configuration(name, params=watch.params(), timeouts={"owner": 2})
+    resumed = local.train(config, "r").done
+    assert resumed.attempts[0].from_step == EVERY
+    assert [(e.planned, e.fed, e.trained, e.complete) for e in resumed.rows] == [(240, 240, 240, True)] * 2
+    after = [pid for pid in watch.pids() if pid not in before]
+    assert watch.ids(before, updates=EVERY) + watch.ids(after) == dict.fromkeys(range(1, 240 + 1), 2)

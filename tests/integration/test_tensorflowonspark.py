@@ -16,7 +16,6 @@ from integration.rows import job
 from integration.sandbox import Sandbox
 from integration.stranger import Trap, listeners, look
 from integration.watch import Watch
-from split import only
 
 ROWS = sum(SIZES)
 
@@ -75,9 +74,12 @@ def test_a_parameter_server_is_there_as_long_as_others_work(local: Application, 
     assert not local.family.trainers()
 
 
+@pytest.mark.more(
+    "integration/test_tensorflowonspark_scripts.py::test_what_a_function_raises_fails_the_script",
+)
 @pytest.mark.parametrize(
     ("when", "stages"),
-    only(("during", ("train",)), of=[("before", ("run", "train")), ("during", ("train",)), ("after", ("shutdown",))]),
+    [("before", ("run", "train")), ("during", ("train",)), ("after", ("shutdown",))],
 )
 def test_what_a_function_raises_ends_the_program_with_its_traceback(
     when: str, stages: tuple[str, ...], local: Application

@@ -97,6 +97,8 @@ def test_what_a_function_raises_fails_the_script(when: str, both: tuple[Answers,
         assert ended["status"] == 1
         assert ended["real"] == (runs is both[0])
         assert f"ValueError: no luck {when}" in ended["said"]
+    assert "sparktf.errors.ModelError: ValueError: no luck" in ended["said"]
+    assert "in main_fun" in ended["said"], "the function's own traceback"
 
 
 def test_nodes_that_do_not_come_in_time_fail_the_script(both: tuple[Answers, Answers]) -> None:

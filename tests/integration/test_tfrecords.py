@@ -101,7 +101,7 @@ def test_what_cannot_be_read_or_written_is_refused_by_name(spark: SparkSession, 
     calls: list[tuple[type[Exception], str, Callable[[], Any]]] = [
         (CorruptFileError, f"{path} is no TFRecord file", lambda: tfrecords.read(spark, str(path))),
         (SourceNotFoundError, "does not exist", lambda: tfrecords.read(spark, str(tmp_path / "none"))),
-        (ConfigError, "'x' is of type date", lambda: tfrecords.read(spark, str(path), "x date")),
+        (ConfigError, "'x' has type date", lambda: tfrecords.read(spark, str(path), "x date")),
         (
             BadValueError,
             "column 'd' is of type date32.*cast it",

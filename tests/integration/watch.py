@@ -27,7 +27,7 @@ class Watch:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         self._folder = folder
 
     def params(self, *, hold_at: int = 0) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from sparktf.driver.attempt.members import Members, Trainer, have_met, speaker
 from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
-from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.driver.gang.handlers import Answers
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
@@ -84,7 +84,7 @@ def _done_of_any(self: LeasedFeed, take: int, loss: float, rows: int | None = No
     return _done(self, self._out.number if self._out is not None else take, loss, rows)
 
 
-def _saved_at_once(course: dispatch.Course, pace: dispatch.Pace) -> dispatch.DispatchDecision:
+def _saved_at_once(course: dispatch.EpochState, pace: dispatch.Pace) -> dispatch.DispatchDecision:
     return dispatch.SaveNow() if course.is_save_due and not course.is_over else _decide(course, pace)
 
 
@@ -98,7 +98,7 @@ def _of_the_node(node: NodeId, incarnation: int) -> Lessee:
     return Lessee(node, 0)
 
 
-def _without_budgets(course: dispatch.Course) -> int | None:
+def _without_budgets(course: dispatch.EpochState) -> int | None:
     before_save = None if course.until_save is None else course.until_save - sum(course.budgets)
     return min((limit for limit in (course.until_end, before_save) if limit is not None), default=None)
 
@@ -115,11 +115,11 @@ def _coordinators_alone(
     self: Asynchronous, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start
 ) -> Save | None:
     told = [uploads[node] for node in self.reporters(members) if node in uploads]
-    return joined(start, told) if told else None
+    return joined_save(start, told) if told else None
 
 
 def _aside_of_this_attempt(start: Start, uploads: Sequence[Uploaded]) -> Save:
-    return joined(start._replace(rows_aside=0), uploads)
+    return joined_save(start._replace(rows_aside=0), uploads)
 
 
 def _placed_at_once(self: Losses, worker: Trainer) -> WorkerPlace:
@@ -201,12 +201,14 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     },
     "leases are an incarnation's, and not its node's": {"sparktf.driver.attempt.rows.lease_books.Lessee": _of_the_node},
     "a successor's address is told once it is ready": {"sparktf.driver.attempt.losses.Losses._place": _placed_at_once},
-    "what is under way counts towards train.max_steps": {f"{_DISPATCH}.Course.spare": property(_without_budgets)},
+    "what is under way counts towards train.max_steps": {f"{_DISPATCH}.EpochState.spare": property(_without_budgets)},
     "what a worker refuses ends the run": {"sparktf.driver.attempt.disciplines.Asynchronous.on_loss": _replaced},
     "bad rows of all workers are counted": {
         "sparktf.driver.attempt.rows.accounting.EpochAccount.too_many_aside": lambda self, limit, time_s: None
     },
-    "bad rows of earlier attempts are counted": {"sparktf.driver.attempt.disciplines.joined": _aside_of_this_attempt},
+    "bad rows of earlier attempts are counted": {
+        "sparktf.driver.attempt.disciplines.joined_save": _aside_of_this_attempt
+    },
     "rows that were replayed in earlier attempts are counted": {
         "sparktf.driver.attempt.rows.accounting.EpochAccount.replayed": property(
             lambda account: account.receipts.replayed
@@ -231,7 +233,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "rows count as far as updates took them": {"sparktf.feed.leased_feed.LeasedFeed.done": _done_wholly},
     "a take that was handed out again does not count": {"sparktf.feed.leased_feed.LeasedFeed.done": _done_of_any},
     "a wish for a checkpoint is there once": {"sparktf.trainer.node.saving.Saves.take_wish": _wished_for_ever},
-    "a checkpoint is written where one is due": {f"{_DISPATCH}.Course.is_save_due": property(lambda course: True)},
+    "a checkpoint is written where one is due": {f"{_DISPATCH}.EpochState.is_save_due": property(lambda course: True)},
     "what comes back is taken": {f"{_LOOP}._receive": lambda self: None},
     "there is a receipt of what is trained": {"sparktf.feed.leased_feed.LeasedFeed._mark": _marked_at_its_end},
     "a worker that is lost while the gang starts is followed": {

@@ -13,7 +13,7 @@ from simulation.servers import Execution
 
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
-from sparktf.trainer.parameter_server.membership.seats import Seat, are_filled
+from sparktf.trainer.parameter_server.membership.seats import Reach, are_filled
 from sparktf.trainer.parameter_server.tally import LastReceipt
 from sparktf.wire.control import WorkerPlace
 
@@ -35,7 +35,7 @@ class WorkerLostError(Exception):
 
 
 class Result(NamedTuple):
-    """See `fetching.Result`."""
+    """See `fetching.ExecutionResult`."""
 
     number: int
     value: bytes
@@ -52,7 +52,7 @@ class Task(NamedTuple):
 
 @dataclass
 class Chair:
-    """A worker's place in TensorFlow's cluster; see `seats.Seat` and `doors.Door`.
+    """A worker's place in TensorFlow's cluster; see `seats.Reach` and `doors.Door`.
 
     Attributes:
         standing_s: When its stand-in was started; None while it needs none.
@@ -224,11 +224,11 @@ class Executions:
         pairs = zip(self._chairs, self._coordinator.workers().values(), strict=True)
         return are_filled([self._seat(chair, place) for chair, place in pairs], waited_s)
 
-    def _seat(self, chair: Chair, place: WorkerPlace) -> Seat:
+    def _seat(self, chair: Chair, place: WorkerPlace) -> Reach:
         if place.stand_in:
             stands = chair.standing_s is not None and self._line.hub.now - chair.standing_s >= _STARTS_S
             place = place.model_copy(update={"address": STAND_IN if stands else ""})
-        return Seat(chair.is_lost, chair.incarnation, place, chair.is_called)
+        return Reach(chair.is_lost, chair.incarnation, place, chair.is_called)
 
     def _all_listen(self) -> bool:
         places = self._coordinator.workers().values()

@@ -55,20 +55,20 @@ class Server:
         self.process = process
         self._attempt, self._stagings, self._sealed, self._wire = attempt, stagings, sealed, "tcp"
         self._me = cast(Any, self)  # the product's own methods ask for nothing that is not here
-        self._span = partial(server._Server._span, self._me)
-        self._answered = partial(server._Server._answered, self._me)
+        self._span = partial(server.SplitServer._span, self._me)
+        self._answered = partial(server.SplitServer._answered, self._me)
 
     def action(self, action: Any) -> list[Any]:
         """Answers `admit`."""
-        return list(server._Server.do_action(self._me, None, action))
+        return list(server.SplitServer.do_action(self._me, None, action))
 
     def put(self, descriptor: Any, stream: Stream) -> None:
         """Takes a split."""
-        server._Server.do_put(self._me, None, descriptor, stream, SimpleNamespace(write=lambda said: None))
+        server.SplitServer.do_put(self._me, None, descriptor, stream, SimpleNamespace(write=lambda said: None))
 
     def get(self, ticket: Any) -> Any:
         """Gives rows away."""
-        return server._Server.do_get(self._me, None, ticket)
+        return server.SplitServer.do_get(self._me, None, ticket)
 
 
 class SimIntake(Intake):

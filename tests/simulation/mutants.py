@@ -11,15 +11,15 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
-from simulation import async_mutants, evaluation_mutants, publishing_mutants
-from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
+from simulation import async_mutants, evaluation_mutants, head_mutants, heads, publishing_mutants
+from simulation.strategies import HEAD, LOCKSTEP, PARAMETER_SERVER
 from simulation.world import play, settle
 
 from sparktf.clock import ListeningClock
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.rows.ledger import Ledger
-from sparktf.driver.attempt.saves import Save, Start, joined
+from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.driver.gang.roster import Roster
 from sparktf.driver.output import ResultFile
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
@@ -72,7 +72,7 @@ def _any_attempt(message: NodeMessage, attempt: int, members: Members) -> Traine
 
 def _chief_alone(self: Any, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
     told = sorted(uploads.values(), key=lambda upload: upload.node.index)
-    return joined(start, told) if told and told[0].node.index == 0 else None
+    return joined_save(start, told) if told and told[0].node.index == 0 else None
 
 
 def _last_told(failures: Sequence[ErrorRecord]) -> ErrorRecord:
@@ -169,7 +169,7 @@ def _latest_unread(self: CheckpointStore) -> tuple[Manifest, str] | None:
 MUTANTS = (
     Mutant(
         "fence: a new driver moves the old one's away",
-        {"sparktf.storage.transactions.fence.Fence._sweep_aside": _nothing},
+        {"sparktf.storage.transactions.fence.Fence._sweep": _nothing},
     ),
     Mutant(
         "[1] a model is replaced through the fence",
@@ -206,7 +206,9 @@ MUTANTS = (
         {"sparktf.driver.attempt.restart.may_be_mended": lambda cause: cause.verdict is Verdict.INFRASTRUCTURE},
     ),
     Mutant("a split is leased to one node", {"sparktf.driver.attempt.rows.ledger.Ledger.lease": _anybodys_lease}),
-    Mutant("a split has as many rows as its feeder says", {"sparktf.feed.channel.server._Server.do_put": _any_count}),
+    Mutant(
+        "a split has as many rows as its feeder says", {"sparktf.feed.channel.server.SplitServer.do_put": _any_count}
+    ),
     Mutant("a split that comes again is dropped", {"sparktf.feed.channel.staging.Staging.seal": _sealed_again}),
     Mutant(
         "[10] no checkpoint after an epoch whose rows do not add up",
@@ -218,6 +220,7 @@ MUTANTS = (
     ),
     Mutant("a driver that stood still has heard nobody", {"sparktf.clock.ListeningClock.now_s": _by_the_other_clock}),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
+    *(Mutant(guard, patches, HEAD) for guard, patches in head_mutants.GUARDS.items()),
     *(
         Mutant(guard, patches, only=publishing_mutants.ONLY.get(guard, ""))
         for guard, patches in publishing_mutants.GUARDS.items()
@@ -244,9 +247,15 @@ def caught(job: tuple[str, int, int]) -> Caught:
     guard, first, seeds = job
     with without(guard) as mutant:
         for seed in range(first, first + seeds):
-            if found := play((seed, None, mutant.strategy), mutant.kinds).violations:
+            if found := _violations(mutant, seed):
                 return Caught(guard, seed, found[0])
     return Caught(guard, -1, "nothing")
+
+
+def _violations(mutant: Mutant, seed: int) -> list[str]:
+    if mutant.strategy == HEAD:
+        return heads.play(seed).violations
+    return play((seed, None, mutant.strategy), mutant.kinds).violations
 
 
 def print_table(seeds: int, first: int, strategy: str | None, processes: int) -> int:

@@ -16,17 +16,18 @@ _keep_record = history.keep_record
 
 
 def _alone(self: Turn) -> None:
+    self._path = self._mine
     self._storage.make_dirs(self._path)
 
 
-def _straight(self: Turn, staged: str, number: int) -> None:
-    self._storage.rename(staged, f"{self._folder}/{number}")
+def _straight(self: Turn, source: str, target: str, passing: str | None = None) -> None:
+    self._storage.rename(source, target)
 
 
-def _deleted_first(self: Turn, name: str, content: bytes) -> None:
+def _deleted_first(self: Turn, path: str, content: bytes) -> None:
     with suppress(StorageNotFoundError):
-        self._storage.delete(f"{self._folder}/{name}")
-    self._storage.write_bytes(f"{self._folder}/{name}", content)
+        self._storage.delete(path)
+    self._storage.write_bytes(path, content)
 
 
 def _of_any_day(self: Serving, candidate: Any) -> Published | None:
@@ -42,13 +43,13 @@ def _put_by_anybody(record: Any, rundir: Any, storage: Any, put: Any) -> None:
 def _all_old_ones(self: Serving, turn: Turn, keep: int) -> tuple[int, ...]:
     old = self.versions()[:-keep]
     for version in old:
-        turn.remove(version.folder.rpartition("/")[2])
+        turn.take_in(version.folder)
     return tuple(version.number for version in old)
 
 
 def _shown_as(self: Serving, turn: Turn, staged: str) -> int:
     number = len(self.versions()) + 1
-    turn.show(staged, number)
+    turn.place(staged, f"{self.path}/{number}")
     self._point(turn, number)
     return number
 
@@ -61,7 +62,7 @@ _SERVING = "sparktf.published.serving.Serving"
 _TURN = "sparktf.storage.transactions.turn.Turn"
 
 GUARDS: Mapping[str, Mapping[str, Any]] = {
-    "who changes the models first ends all other turns": {f"{_TURN}.begin": _alone, f"{_TURN}.show": _straight},
+    "who changes the models first ends all other turns": {f"{_TURN}.begin": _alone, f"{_TURN}.place": _straight},
     "a run has one version": {f"{_SERVING}._of_run": lambda self, run_id: None},
     "an older day's model takes no later one's place": {f"{_SERVING}.standing": _of_any_day},
     "the current version is not pruned": {f"{_SERVING}._prune": _all_old_ones},

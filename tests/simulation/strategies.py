@@ -4,3 +4,5 @@ from __future__ import annotations
 
 LOCKSTEP = "multi_worker_mirrored"
 PARAMETER_SERVER = "parameter_server"
+HEAD = "head"
+"""No strategy: the seeds of `heads`, which play no run."""

@@ -42,7 +42,7 @@ def told(config: JobConfig, what: str, nodes: int, folder: str) -> ErrorRecord:
     try:
         FAILURES[what](tf, folder)
     except (tf.errors.OpError, OSError, MemoryError) as error:
-        record: ErrorRecord = failure.describe(error, spec, work=Path(folder), time_s=1.0, host="h")
+        record: ErrorRecord = failure.error_record(error, spec, work=Path(folder), time_s=1.0, host="h")
         return record
     raise LookupError(f"nothing failed: {what}")
 

@@ -140,7 +140,7 @@ class LosingRun:
 
     def wait_for_stand_in(self, node: str) -> None:
         """Waits until a stand-in has a worker's place: TensorFlow waits for ever for one that is lost meanwhile."""
-        self.wait_for_log("chief-0", f"a stand-in has the place of {node}")
+        self.wait_for_log("chief-0", f"sparktf: {node} is missing: a stand-in has its place")
 
     def wait_for_updates(self, *names: str) -> None:
         """Waits until each of these trainers has made one."""

@@ -153,7 +153,7 @@ def refused_alone(config: JobConfig, folder: Path) -> tuple[ErrorRecord, list[in
         execute(0, np.zeros((1, 2), np.int64), False)
         error = worker.failure(0.0)
     ids, _ = execute(0, np.zeros((1, 2), np.int64), False)
-    return failure.describe(error, spec, work=folder, time_s=1.0, host="h"), ids.numpy().tolist()
+    return failure.error_record(error, spec, work=folder, time_s=1.0, host="h"), ids.numpy().tolist()
 
 
 def _worker(config: JobConfig, lender: Lender, folder: Path) -> tuple[Any, Training]:

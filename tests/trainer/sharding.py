@@ -18,7 +18,7 @@ from trainer.served import spec_of
 
 from sparktf.config.job import JobConfig
 from sparktf.feature import FeedSpec
-from sparktf.process.ports import HeldPort
+from sparktf.process.ports import BoundPort
 from sparktf.sequence import Cursor
 from sparktf.storage.file_systems import open_storage
 from sparktf.topology import ClusterSpec, NodeId, Role
@@ -215,10 +215,10 @@ def write_alone(flavour: str, path: Path) -> list[Variable]:
 
 def _connected(cluster: ClusterSpec, flavour: str) -> tuple[Any, Any]:
     os.environ["TF_GRPC_REUSE_PORT"] = "1"
-    connection = importlib.import_module("sparktf.trainer.parameter_server.membership.connect").connected(cluster)
+    connect = importlib.import_module("sparktf.trainer.parameter_server.membership.connect")
     sharded = importlib.import_module("sparktf.trainer.parameter_server.checkpoint.checkpoint_in_parts")
     servers = importlib.import_module("sparktf.trainer.parameter_server.checkpoint.servers")
-    with connection.strategy.scope():
+    with connect.connected_cluster(cluster).strategy.scope():
         model = filled(flavour)
     weights = variables_of(model, slots=False)
     asked = servers.Servers(len(cluster.ps))
@@ -282,7 +282,7 @@ class Servers:
     """Some parameter servers and the one worker that TensorFlow asks for."""
 
     def __init__(self, config: JobConfig, count: int, folder: Path) -> None:
-        self._ports = [HeldPort() for _ in range(count + 2)]
+        self._ports = [BoundPort() for _ in range(count + 2)]
         chief, worker, *ps = (f"127.0.0.1:{held.port}" for held in self._ports)
         self._cluster = ClusterSpec(chief=(chief,), worker=(worker,), ps=tuple(ps))
         self._processes: list[BaseProcess] = []

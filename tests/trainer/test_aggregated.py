@@ -138,5 +138,5 @@ def test_a_loop_of_the_users_own_is_not_told_how_many_make_an_update(tmp_path: P
         cluster={"strategy": "parameter_server", "workers": 1, "ps": 1},
         train={"replicas_to_aggregate": 1},
     )
-    with pytest.raises(ModelContractError, match="replicas_to_aggregate is for what build"):
+    with pytest.raises(ModelContractError, match="replicas_to_aggregate applies to a model from build"):
         gang.train(config)

@@ -62,7 +62,7 @@ def test_summaries_that_cannot_be_written_wait_for_the_next_time(
 ) -> None:
     first, second = elsewhere.submit(failures.summaries_stored, tmp_path).result()
     assert first == [first[0]]
-    assert first[0].startswith(f"cannot write below {tmp_path}/tensorboard: ")
+    assert first[0].startswith(f"{tmp_path}/tensorboard cannot be written: ")
     assert second == ["", "train"]
 
 
@@ -71,7 +71,9 @@ def test_a_checkpoint_that_a_full_local_disk_does_not_take_ends_no_attempt(
 ) -> None:
     config = lake.job(tmp_path, "anything", data=lake.NUMBERS_TO_LABEL)
     chief, other = elsewhere.submit(failures.saved_to_full_disk, config, tmp_path).result()
-    reason = f"the executor's local disk is full: cannot write {tmp_path}/step-000000000001; make room there, or name"
+    reason = (
+        f"the executor's local disk is full: {tmp_path}/step-000000000001 cannot be written; make room there, or name"
+    )
     assert chief[0].startswith(reason)
     assert LOCAL in chief[0]
     assert chief[1] == f"the last checkpoint could not be stored: {chief[0]}"

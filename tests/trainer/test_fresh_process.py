@@ -33,7 +33,7 @@ def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
 
 
 def test_what_a_process_has_said_last_is_told_where_it_fails(tmp_path: Path) -> None:
-    with pytest.raises(ModelContractError, match=r"has ended with exit code 1: FileNotFoundError: .*predictions\.npz"):
+    with pytest.raises(ModelContractError, match=r"ended with exit code 1: FileNotFoundError: .*predictions\.npz"):
         check_loads(tmp_path, tmp_path, limit_s=60, refused=())
 
 

@@ -39,10 +39,13 @@ def test_a_loop_that_leaves_its_epochs_early_is_done(
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ("before restore", r"returned without having called node\.restore"),
-        ("before epochs", r"returned without having gone over node\.epochs\(\)"),
-        ("before a report", r"returned in epoch 0 without having reported a row: call node\.report"),
-        ("batches left", r"reported 32 of the 200 rows of its share of epoch 0, and went on: train and report every"),
+        ("before restore", r"returned without calling node\.restore"),
+        ("before epochs", r"returned without looping over node\.epochs\(\)"),
+        ("before a report", r"returned in epoch 0 without reporting a row: call node\.report"),
+        (
+            "batches left",
+            r"reported 32 of the 200 rows of its share of epoch 0 before it went on: train and report",
+        ),
     ],
 )
 def test_a_function_that_does_not_train_what_it_should_is_the_models_failure(

@@ -36,14 +36,13 @@ def test_a_call_to_a_lost_worker_that_never_ends_fails_with_its_name_and_what_it
     is_over: bool, why: str, elsewhere: ProcessPoolExecutor
 ) -> None:
     said, address = elsewhere.submit(joining.cut_off, is_over=is_over).result()
-    assert said == f"worker 0 at {address} is lost, and a call to it neither ends nor breaks off: its host {why}"
+    assert said == f"worker 0 at {address} is lost, and a call to it does not end: its host {why}"
 
 
 def test_a_worker_that_is_lost_while_the_definition_is_sent_to_it_is_the_cause(elsewhere: ProcessPoolExecutor) -> None:
     said, address = elsewhere.submit(joining.lost_in_sending).result()
     assert said == (
-        f"worker 0 at {address} was lost while the cluster's definition was sent to it, "
-        "which neither ends nor breaks off"
+        f"worker 0 at {address} was lost while it was sent the cluster definition, and that call does not end"
     )
 
 

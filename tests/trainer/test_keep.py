@@ -104,7 +104,7 @@ def test_a_metric_that_the_model_does_not_have_is_refused_by_name(tmp_path: Path
     lake.write(tmp_path / "held-out", [150], seed=7)
     config = keeping(tmp_path, 1, ONE_PROCESS, {"flavour": "keras"}, keep_metric="val_auc")
     with pytest.raises(
-        ModelContractError, match=r"val_auc is no validation metric .* which has: loss, accuracy"
+        ModelContractError, match=r"val_auc is not a validation metric .*: name one of loss, accuracy"
     ) as error:
         gang.train(config)
     assert error.value.result.verdict is Verdict.REFUSED

@@ -25,7 +25,7 @@ def test_there_are_workers_to_schedule_functions_on_only_under_parameter_servers
 ) -> None:
     config = lake.job(tmp_path, "loop", data=lake.NUMBERS_TO_LABEL)
     with pytest.raises(
-        ModelContractError, match=r"node\.coordinator is there under cluster\.strategy: parameter_server"
+        ModelContractError, match=r"node\.coordinator exists only under cluster\.strategy: parameter_server"
     ):
         elsewhere.submit(schedule, config, tmp_path).result()
 

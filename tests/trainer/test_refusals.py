@@ -37,10 +37,10 @@ MESSAGES = {
     "a text target": "data.targets.label brings text (column colour), which no loss of Keras takes",
     "LossScaleOptimizer": "LossScaleOptimizer",
     "mixed_float16": "mixed_float16",
-    "own fit": "Fits overrides fit, which is never called",
-    "an optimizer with an end of its own": "Ends overrides finalize_variable_values, which is never called",
+    "own fit": "Fits overrides fit, which sparktf never calls",
+    "an optimizer with an end of its own": "Ends overrides finalize_variable_values, which sparktf never calls",
     "frozen after compile": "trainable of layer 'dense' was True when the model was compiled, and is False now: call",
-    "nothing to train": "it has no weight that is trained",
+    "nothing to train": "it has no trainable weight",
     "averages that overwrite": "ema_overwrite_frequency is not supported",
     "loss of one number": "loss mean_of_all gives one number for a batch",
     "masked loss": "an output carries a mask",
@@ -111,10 +111,10 @@ def test_an_evaluator_without_a_model_or_rows_to_evaluate_is_refused_with_the_se
 ) -> None:
     config = lake.job(tmp_path, "loop", params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
     said = elsewhere.submit(refused.of_evaluator, config, 5).result()
-    assert said.startswith("ModelContractError: cluster.evaluator: true evaluates what build(params, assets) returns")
+    assert said.startswith("ModelContractError: cluster.evaluator: true evaluates a model from build(params, assets)")
     config = lake.job(tmp_path, "everything", params={"flavour": "keras"}, data=lake.NUMBERS_TO_LABEL)
     said = elsewhere.submit(refused.of_evaluator, config, 0).result()
-    assert said.startswith("PreflightError: cluster.evaluator: true, and data.validation has no rows")
+    assert said.startswith("PreflightError: cluster.evaluator: true needs validation rows")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from sparktf.results.result import RunResult
 from sparktf.storage.local import LocalStorage
 from sparktf.storage.transactions.checkpoints import FileManifest, read_manifest
 
-FOREIGN = "its model.keras is not compared: it needs the model's own code"
+FOREIGN = "model.keras was not compared: it needs the model's own code"
 
 
 def stored(result: RunResult) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def test_rows_of_training_and_what_is_predicted_for_them_go_with_the_model(tmp_p
         "outputs/price": (32, 1),
     }
     said = logs_of(result)
-    assert said.count("a fresh process has loaded the exported model, and it predicts as it was trained: 32 rows") == 1
+    assert said.count("a fresh process loaded the exported model, and its predictions agree: 32 rows") == 1
     assert f"{FOREIGN}: Untold" in said
 
 
@@ -77,7 +77,7 @@ def test_a_model_that_takes_no_row_of_zeros_is_published_by_a_coordinator_that_h
         result = gang.train(config)
         assert result.steps == 8
         rows = len(stored(result)["inputs/numbers"])
-        warned = [w for w in result.warnings if "compared with the trained one on no row: it takes none of zeros" in w]
+        warned = [w for w in result.warnings if "with the trained model on no row: it takes none of zeros" in w]
         assert (rows == 0, len(warned)) == ((True, 1) if cluster is served else (False, 0))
 
 
@@ -99,7 +99,7 @@ def test_a_model_that_calls_python_code_is_refused_before_anybody_sees_it(tmp_pa
          "trained: output 'label' differs in 96 of 96 values, by up to"),
         ("of Keras alone", "keras", {"spoiled": "model.keras"}, "its model.keras does not give the predictions"),
         ("of Keras alone", "tf_keras", {"spoiled": "SavedModel"}, "its SavedModel does not give the predictions"),
-        ("random", "tf_keras", {}, "publish: the model predicts something else for the same rows each time (output "),
+        ("random", "tf_keras", {}, "predictions for the same rows differ from call to call (output "),
     ],
 )  # fmt: skip
 def test_what_does_not_predict_as_it_was_trained_is_told_by_output(

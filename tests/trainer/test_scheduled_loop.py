@@ -109,7 +109,7 @@ def test_rows_that_are_left_untrained_are_the_models_failure_and_a_large_table_i
     tmp_path: Path, gang: LocalGang
 ) -> None:
     lake.write(tmp_path / "lake", [40])
-    with pytest.raises(ModelError, match=r"train\(node\) left 40 rows of epoch 0 untrained, and went on") as failure:
+    with pytest.raises(ModelError, match=r"train\(node\) left 40 rows of epoch 0 untrained: call") as failure:
         gang.train(scheduling(tmp_path, LARGE, leave_at=0, train={"batch_size": 4, "epochs": 2}))
     result = failure.value.result
     assert result.verdict is Verdict.MODEL_FAILED
@@ -128,6 +128,7 @@ def test_a_synchronous_loop_is_told_what_to_call_instead(tmp_path: Path, gang: L
         cluster={"strategy": "parameter_server", "workers": 1, "ps": 1},
     )
     with pytest.raises(
-        ModelContractError, match=r"node\.dataset\('train'\) is not for a coordinator.*node\.coordinator\.schedule"
+        ModelContractError,
+        match=r"node\.dataset\('train'\) is not available on a coordinator.*node\.coordinator\.schedule",
     ):
         gang.train(config)

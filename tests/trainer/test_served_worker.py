@@ -29,7 +29,7 @@ from sparktf.driver.gang.control_server import LocalControlServer
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import Verdict
 from sparktf.executor.trainer_process import TrainerProcess
-from sparktf.process.ports import HeldPort
+from sparktf.process.ports import BoundPort
 from sparktf.sequence import Stream
 from sparktf.topology import ClusterSpec, NodeId
 from sparktf.wire.control import Ack, Action, Failed, Heartbeat, Ready, StopOrder, TrainerOrders
@@ -138,7 +138,7 @@ class Nodes:
 
     def __init__(self, config: JobConfig, folder: Path) -> None:
         self.driver = Driver(config)
-        self._ports = [HeldPort() for _ in range(3)]
+        self._ports = [BoundPort() for _ in range(3)]
         chief, worker, ps = (f"127.0.0.1:{held.port}" for held in self._ports)
         self.cluster = ClusterSpec(chief=(chief,), worker=(worker,), ps=(ps,))
         self.processes = {node: self._start(config, node, folder) for node in (WORKER, SERVER)}

@@ -119,7 +119,7 @@ def test_a_file_that_was_not_written_or_is_too_short_is_refused(tmp_path: Path, 
         return elsewhere.submit(sharding.check, job(tmp_path), tmp_path / "ps", nbytes).result()
 
     assert check(8) == ["", "part-1"]
-    assert check(9)[0].endswith("shard/1.data-00000-of-00001 has 8 bytes instead of 9")
+    assert check(9)[0].endswith("shard/1.data-00000-of-00001 has 8 bytes, expected 9")
     said, *left = check(8, 8)
     assert said.startswith("[Errno 2] No such file or directory")
     assert said.endswith("shard/2.data-00000-of-00001'")

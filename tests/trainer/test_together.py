@@ -20,7 +20,7 @@ well, an unused variable, and a large one."""
 def gradients() -> tuple[list[int], list[tuple[str, list[float] | None]], list[tuple[str, list[float] | None]]]:
     """Returns which variables cross together, and each gradient, with its kind, as they do and as they do not."""
     tf = importlib.import_module("tensorflow")
-    together = importlib.import_module("sparktf.trainer.parameter_server.update.together")
+    packed = importlib.import_module("sparktf.trainer.parameter_server.update.packed_variables")
     variables = [tf.Variable(tf.random.stateless_uniform(shape, [seed, 1])) for seed, shape in enumerate(SHAPES)]
     rows_of_x, ids = tf.random.stateless_uniform((2, 3), [9, 9]), tf.constant([4, 1, 4])
 
@@ -46,7 +46,7 @@ def gradients() -> tuple[list[int], list[tuple[str, list[float] | None]], list[t
         return found
 
     def crossing(positive: Any) -> list[Any]:
-        small = together.Together(variables, places)
+        small = packed.PackedVariables(variables, places)
         with small.in_use(), tf.GradientTape() as tape:
             tape.watch(small.values)
             value = loss(positive)
@@ -61,10 +61,10 @@ def gradients() -> tuple[list[int], list[tuple[str, list[float] | None]], list[t
         values = [None if each is None else each.numpy().tolist() for each in dense]
         return [(type(each).__name__, value) for each, value in zip(found, values, strict=True)]
 
-    recorded = importlib.import_module("sparktf.trainer.model.model").recorded
-    with recorded(), tf.GradientTape() as tape:
+    recording = importlib.import_module("sparktf.trainer.model.model").recording
+    with recording(), tf.GradientTape() as tape:
         value = loss(tf.constant(1.0), rows_of_x[:1])  # other rows: what is traced for them is for them alone
-        places += together.small(variables, tape.gradient(value, variables))
+        places += packed.small(variables, tape.gradient(value, variables))
     argument = tf.TensorSpec((), tf.float32)
     crossings = [tf.function(crossing, input_signature=[argument]) for _ in range(2)]
     functions = [*crossings, tf.function(as_is, input_signature=[argument])]

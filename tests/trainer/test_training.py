@@ -250,7 +250,7 @@ def test_batch_norm_trains_beside_a_worker_that_runs_dry(
     assert np.isfinite(result.metrics["validation"]["loss"])
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
 def test_batch_norm_in_one_process_is_that_of_keras(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -337,7 +337,14 @@ def test_a_node_alone_opens_no_port_that_others_could_reach(tmp_path: Path, gang
     assert (tmp_path / "ports/1-0").read_text() == "0"
 
 
-@pytest.mark.parametrize(("nursery", "begun"), [("on", "sparktf.trainer.nursery"), ("off", "sparktf.trainer.__main__")])
+# Forked by a nursery, those of all tests on Spark say so if they find it: cases/watched.py.
+@pytest.mark.parametrize(
+    ("nursery", "begun"),
+    only(
+        ("off", "sparktf.trainer.__main__"),
+        of=[("on", "sparktf.trainer.nursery"), ("off", "sparktf.trainer.__main__")],
+    ),
+)
 def test_a_trainer_never_imports_spark_however_it_begins(nursery: str, begun: str, tmp_path: Path) -> None:
     lake.write(tmp_path / "lake", [100])
     config = lake.job(

@@ -56,7 +56,7 @@ def test_metrics_that_the_configuration_names_are_compared_with_the_models(
     for wrong in ("gate.metrics={auc: {max: 1}}", "train.keep_metric=auc", "train.early_stopping={metric: auc}"):
         also = ["--set", "train.keep=best"] if "keep" in wrong else []
         assert main([*line, *also, "--set", wrong]) == 2
-        assert "auc is no validation metric of the model, which has: loss" in capsys.readouterr().err
+        assert "auc is not a validation metric of the model: name one of loss" in capsys.readouterr().err
 
 
 def test_what_the_models_code_raises_is_its_error_unless_it_waits_for_what_prepare_returns(

@@ -124,7 +124,7 @@ def test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry(
         if not more:
             assert carried.left[:2] == ("widened/kernel", "widened/bias")
             assert told["widened/kernel"].how == "new"
-            assert told["widened/kernel"].why == "its shape is another one: [4, 6] here, [4, 4] there"
+            assert told["widened/kernel"].why == "its shape differs: [4, 6] here, [4, 4] there"
 
 
 @pytest.mark.parametrize("cluster", only(SERVED, of=[TWO_WORKERS, SERVED, {**ONE_PROCESS, "evaluator": True}]))
@@ -165,7 +165,7 @@ def test_the_weights_begun_with_are_kept_where_training_makes_them_worse(
             "keras",
             "the model has no variable in common with .*, which has other/kernel, other/bias; the model has of_c",
         ),
-        ("tf_keras", "is a model of tf_keras, and this one is of keras: neither reads the other's"),
+        ("tf_keras", "is a model of tf_keras, and this run uses keras, which cannot read it"),
     ],
 )
 def test_a_model_that_has_nothing_to_give_is_refused(
@@ -190,7 +190,7 @@ def test_the_weights_of_a_strangers_file_are_taken_and_none_of_its_code_is_run(
     assert found.taken
     named = f"version 14 names code that is neither Keras's nor this model's (stranger_of_{flavour}.Functional)"
     assert named in found.refused
-    assert "churn:build with its assets makes a model of other layers" in found.refused
+    assert "churn:build with its assets builds a model of other layers" in found.refused
     assert f"stranger_of_{flavour}.Functional" in found.read
     assert not found.ran
     if flavour == "tf_keras":
@@ -226,9 +226,9 @@ def test_a_table_is_found_behind_its_lookup_however_the_model_is_made(elsewhere:
             "computed": (
                 "new",
                 0,
-                "its rows are computed from vocabularies that are others there: see train.init_tables",
+                "its rows are computed from other vocabularies there: see train.init_tables",
             ),
-            "mixed": ("new", 0, "its rows are computed from vocabularies that are others there: see train.init_tables"),
+            "mixed": ("new", 0, "its rows are computed from other vocabularies there: see train.init_tables"),
         }
 
 

@@ -57,7 +57,7 @@ def test_dates_are_days_with_both_ends(first: str, last: str, every: int, found:
             "1900-01-01",
             "2026-11-03",
             DAY_S,
-            "are 46,328 dates, and 10,000 are allowed: give them in parts, or a longer --every",
+            "are 46,328 dates, and at most 10,000 are allowed: split them, or give a longer --every",
         ),
     ],
 )
@@ -283,4 +283,4 @@ def test_a_model_that_is_not_found_ends_it_with_2_and_a_table(config: Path, caps
 def test_a_number_of_runs_is_above_0(config: Path, number: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["backfill", str(config), "--from", DATES[0], "--to", DATES[1], f"--parallel={number}"])
-    assert "is no whole number above 0" in capsys.readouterr().err
+    assert "is not a whole number above 0" in capsys.readouterr().err

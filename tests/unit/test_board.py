@@ -12,6 +12,7 @@ from sparktf.cli import main
 from sparktf.errors import ConfigError, StorageUnavailableError
 from sparktf.runs.board import EventFiles, find_subject
 from sparktf.runs.finding import RunsRoot
+from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
 
 
@@ -57,7 +58,7 @@ class Place:
         return RunsRoot(self.storage, str(self.root), name)
 
     def files(self, what: str) -> EventFiles:
-        return EventFiles(find_subject(what, self.output()), self.local)
+        return EventFiles(find_subject(FileSystems(), what, self.output()), self.local)
 
     def copied(self) -> dict[str, bytes]:
         found = (path for path in self.local.rglob("*") if path.is_file())
@@ -117,13 +118,13 @@ def test_what_is_meant_is_a_run_before_it_is_a_name(place: Place) -> None:
     place.write("churn/clicks/result.json", b"{}")
     place.write("clicks/1/result.json", b"{}")
     place.write("lonely/1/result.json", b"{}")
-    assert find_subject("clicks", place.output()).title == "clicks"
-    assert find_subject("clicks", place.output("churn")).title == "churn/clicks"
-    assert find_subject("lonely", place.output("churn")).title == "lonely"
-    assert find_subject("clicks/1", place.output("churn")).title == "clicks/1"
-    assert find_subject(str(place.root / "clicks/1"), None).title == "clicks/1"
+    assert find_subject(FileSystems(), "clicks", place.output()).title == "clicks"
+    assert find_subject(FileSystems(), "clicks", place.output("churn")).title == "churn/clicks"
+    assert find_subject(FileSystems(), "lonely", place.output("churn")).title == "lonely"
+    assert find_subject(FileSystems(), "clicks/1", place.output("churn")).title == "clicks/1"
+    assert find_subject(FileSystems(), str(place.root / "clicks/1"), None).title == "clicks/1"
     with pytest.raises(ConfigError, match="did you mean clicks"):
-        find_subject("click", place.output())
+        find_subject(FileSystems(), "click", place.output())
 
 
 def test_the_command_says_what_it_needs(

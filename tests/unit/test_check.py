@@ -102,10 +102,24 @@ def test_what_a_run_would_refuse_is_refused(
 def test_what_takes_spark_is_said_not_to_be_checked(
     config: str, capsys: pytest.CaptureFixture[str], override: str, unknown: str
 ) -> None:
-    assert main(["check", config, "--set", override]) == 0
+    assert main(["check", config, "--master", "local[3]", "--set", override]) == 0
     assert (
         f"# not checked without --deep: output.path can be written; {unknown}; {TAKES}\nok\n" in capsys.readouterr().out
     )
+
+
+def test_slots_that_spark_surely_takes_are_counted(config: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", config, "--master", "local[2]", "--set", "data.mode=spark"]) == 2
+    assert "2 nodes need as many slots, and Spark feeds them from one besides" in capsys.readouterr().err
+
+
+def test_a_hadoop_configuration_that_cannot_be_read_refuses_the_run(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "core-site.xml").write_text("<configuration>", encoding="utf-8")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert main(["check", config, "--master", "local[4]"]) == 2
+    assert f"{tmp_path}/core-site.xml" in capsys.readouterr().err
 
 
 def test_what_fails_once_is_said_once(config: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,6 +157,15 @@ def test_updates_that_are_made_together_are_not_of_rows_that_spark_feeds(
     said = capsys.readouterr().err
     assert said.startswith("data.path is read through Spark, ")
     assert "and train.replicas_to_aggregate is for rows that workers read from files themselves: " in said
+
+
+def test_a_lake_that_spark_alone_reads_has_no_validation_path(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "lake/_spark_metadata").mkdir()
+    validation = f"data.validation.path={tmp_path}/lake"
+    assert main(["check", config, "--master", "local[5]", "--set", validation]) == 2
+    assert "data.validation.path goes with files that trainers read, but " in capsys.readouterr().err
 
 
 def test_predictions_that_would_replace_the_lake_are_refused(

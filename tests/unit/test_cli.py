@@ -107,7 +107,7 @@ def test_a_run_that_nobody_waits_for_is_left_to_yarn(
     for where in ("submit.deploy_mode=client", "submit.master=local[2]"):
         assert main([*arguments, "--set", "submit.deploy_mode=client", "--set", where]) == 2
         assert capsys.readouterr().err.startswith(
-            "--detach leaves a driver alone that YARN runs, and this one would run here: set submit.master: yarn"
+            "--detach needs a driver that YARN runs, and this one would run here: set submit.master: yarn"
         )
 
 
@@ -130,9 +130,9 @@ def test_a_job_that_scores_is_submitted_from_here_whatever_training_does(
     ("options", "said"),
     [
         (["--predict"], "the configuration has no section predict"),
-        (["--predict", "--set", "predict.output.path=/scores"], "predictions are of a day: give --date"),
-        (["--predict", "--run-id", "7"], "--predict: a job that scores is no run: leave out --run-id"),
-        (["--model", "run:7"], "--model says what --predict scores with"),
+        (["--predict", "--set", "predict.output.path=/scores"], "predictions need a day: give --date"),
+        (["--predict", "--run-id", "7"], "--predict submits a scoring job, not a run: leave out --run-id"),
+        (["--model", "run:7"], "--model needs --predict"),
     ],
 )
 def test_what_no_job_that_scores_can_be_is_refused(

@@ -293,7 +293,7 @@ class TestPublish:
         store = open_store(rundir)
         store.fence(1)
         manifest, staged = stage(rundir, 1)
-        store.publish(manifest.files, staged, f"{rundir.model}/deep")
+        store.commit_model(manifest.files, staged, f"{rundir.model}/deep")
         found = read_manifest(LocalStorage(), f"{rundir.model}/deep", FileManifest)
         assert found.files == manifest.files
 
@@ -302,7 +302,7 @@ class TestPublish:
         store.fence(1)
         for step in (1, 2):
             manifest, staged = stage(rundir, step)
-            store.publish(manifest.files, staged, rundir.model)
+            store.commit_model(manifest.files, staged, rundir.model)
         assert (Path(rundir.model) / "index").read_bytes().startswith(b"index at 2")
         store.release()
         assert names(rundir.path) == ["checkpoints", "model"]
@@ -311,11 +311,11 @@ class TestPublish:
         store = open_store(rundir)
         store.fence(1)
         manifest, staged = stage(rundir, 1)
-        store.publish(manifest.files, staged, rundir.model)
+        store.commit_model(manifest.files, staged, rundir.model)
         manifest, staged = stage(rundir, 2)
         os.truncate(f"{staged}/index", 1)
         with pytest.raises(TornCheckpointError):
-            store.publish(manifest.files, staged, rundir.model)
+            store.commit_model(manifest.files, staged, rundir.model)
         assert (Path(rundir.model) / "index").read_bytes().startswith(b"index at 1")
 
 
@@ -407,7 +407,7 @@ class TestFence:
             old.commit(*stage(rundir, 10))
         manifest, staged = stage(rundir, 10)
         with pytest.raises(FencedOffError, match="has fenced this one off"):
-            old.publish(manifest.files, staged, rundir.model)
+            old.commit_model(manifest.files, staged, rundir.model)
         assert not os.path.exists(rundir.model)
         commit(new, rundir, 10, attempt=2)
         assert new.list() == (10,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.driver.attempt.commits import Commits, KnownCommits, best_of, epoch_of, is_over, may_go, next_commit
+from sparktf.driver.attempt.commits import Commits, KnownCommits, best_commit, epoch_of, is_over, may_go, next_commit
 from sparktf.results.keep import Evaluation, KeepRule
 from sparktf.sequence import Cursor
 from sparktf.wire.restore import BestWeights, Committed, Restore
@@ -83,9 +83,9 @@ def test_what_is_read_and_the_best_are_not_removed(
 
 def test_the_best_is_named_with_its_files_and_not_at_all_without_a_rule_or_a_number() -> None:
     state = known(10, 20, at_10=0.5, at_20=float("nan"))
-    assert best_of(state, RULE) == BestWeights(evaluation=result(10, 0.5), path="/c/10", files=("ckpt-10",))
-    assert best_of(state, None) is None
-    assert best_of(known(20, at_20=float("nan")), RULE) is None
+    assert best_commit(state, RULE) == BestWeights(evaluation=result(10, 0.5), path="/c/10", files=("ckpt-10",))
+    assert best_commit(state, None) is None
+    assert best_commit(known(20, at_20=float("nan")), RULE) is None
 
 
 @pytest.mark.parametrize(

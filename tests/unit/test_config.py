@@ -201,7 +201,7 @@ def test_a_dumped_configuration_loads_as_an_equal_one(tmp_path: Path) -> None:
         ("data.source=feeds", "data.source is 'feeds': must be text that matches"),
         ("data.mode=spak", "data.mode is 'spak': must be one of 'auto', 'direct' or 'spark'"),
         ("data.table=t", "data: give one of path, table, sql and source, not path and table"),
-        ("data={format: csv, table: t, inputs: {x: x}, targets: {y: y}}", "data: format: csv goes with path"),
+        ("data={format: csv, table: t, inputs: {x: x}, targets: {y: y}}", "data: format: csv needs path"),
         ("data.shuffle=perhaps", "data.shuffle is 'perhaps': must be true or false"),
         ("data.inputs={}", "data.inputs is {}: must be a mapping with at least one entry"),
         ("data.sample_weight=3", "data.sample_weight is 3: must be text or a mapping"),
@@ -278,7 +278,7 @@ def test_a_section_is_where_it_says_that_it_is() -> None:
     [
         (
             "data.rebalance=false",
-            r"data\.rebalance: off is for replays .* under cluster\.strategy: parameter_server, .*: leave",
+            r"data\.rebalance: off cannot be replayed .* under cluster\.strategy: parameter_server, .*: leave",
         ),
         ("train.replicas_to_aggregate=4", r"4 is more than the workers there are: .* at most cluster\.workers: 3"),
     ],
@@ -440,7 +440,7 @@ def test_the_version_of_a_table_belongs_to_its_plan_and_changes_no_other_one() -
         (["path: lake", "version: 0"], "data: version .* a path of Parquet files has none: it goes with table, or "),
         (["sql: select 1", "timestamp: 2026-11-20"], "data: timestamp .* and sql has none"),
         (["source: feeds:rows", "version: 3"], "data: version .* and source has none"),
-        (["mode: auto", "version: 3"], r"data: version .* and what train\(\) is handed has none"),
+        (["mode: auto", "version: 3"], r"data: version .* and the data given to train\(\) has none"),
         (["table: t", "timestamp: yesterday"], "data.timestamp: must be a date or a time as in 2026-11-20T02:00:00"),
         (["table: t", "version: -1"], "data.version"),
     ],
@@ -492,7 +492,7 @@ def test_options_go_with_files_that_spark_reads_and_change_no_plan_where_there_a
     csv = data(path="lake", format="csv", options={"header": True, "sep": ";", "maxColumns": 7, "nullValue": "-"})
     assert csv.reader_options == {"header": "true", "sep": ";", "maxColumns": "7", "nullValue": "-"}
     for wrong in ({"table": "t"}, {"path": "lake", "format": "tfrecord"}):
-        with pytest.raises(ValueError, match=r"options are those of Spark's reader of files at path"):
+        with pytest.raises(ValueError, match=r"options are for Spark's reader of files"):
             data(options={"header": True}, **wrong)
     plain = parse_config(MINIMAL)
     assert parse_config(MINIMAL, ["data.options={}"]).plan_hash() == plain.plan_hash()

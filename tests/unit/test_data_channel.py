@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from sparktf.errors import RefusedError
 from sparktf.executor.feeder import FeederSettings, feed
 from sparktf.feature import FeedSpec
 from sparktf.feed.channel.client import DataClient, Sent, data_client
-from sparktf.feed.channel.server import DataServer
+from sparktf.feed.channel.server import ChannelServer, SplitServer
 from sparktf.feed.channel.staged_parts import StagedParts
 from sparktf.feed.channel.staged_rows import Budget
 from sparktf.feed.channel.staging import Staging
@@ -104,7 +105,9 @@ def serve(spec: FeedSpec, folder: Path, tls: TlsMaterial | None = None) -> Node:
         assert arrives is None or arrives.wait(10)
         sealed.append((span.split, rows))
 
-    server = DataServer("127.0.0.1", 0, folder, SECRET, tls, ATTEMPT, {Stream.TRAIN: staging}, told)
+    server = ChannelServer(
+        "127.0.0.1", 0, folder, SECRET, tls, partial(SplitServer, ATTEMPT, {Stream.TRAIN: staging}, told)
+    )
     access = ControlAccess(location="", secret=SECRET, tls=tls)
     made = Node(staging, budget, server.address, access, spec, sealed, folder)
     return made

@@ -35,8 +35,8 @@ from sparktf.statistics.column_statistics import (
     TableStatistics,
     Value,
     ValueCount,
-    in_words,
     number_of,
+    number_text,
 )
 from sparktf.statistics.distances import divergence, infinity_distance, jensen_shannon
 from sparktf.storage.file_systems import FileSystems
@@ -269,7 +269,7 @@ def test_days_are_told_as_days() -> None:
     ],
 )
 def test_numbers_are_written_as_the_columns_are(number: float, kind: str, text: str) -> None:
-    assert in_words(number, kind) == text
+    assert number_text(number, kind) == text
 
 
 def test_a_column_without_values_has_no_least_one() -> None:

@@ -21,6 +21,7 @@ DESTROYS = {
     "replace",
     "rmdir",
     "rmtree",
+    "take_in",
     "unlink",
     "upload",
     "write_bytes",
@@ -41,7 +42,7 @@ def is_of_files(call: ast.Call, function: ast.Attribute) -> bool:
         is_text = bool(call.args) and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str)
         return bool(call.args) and not is_text
     if function.attr == "remove":  # a list's takes one of its items
-        return receiver in ("os", "turn")
+        return receiver == "os"
     return True
 
 

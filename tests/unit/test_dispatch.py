@@ -12,8 +12,8 @@ from sparktf.trainer.parameter_server.dispatch import (
     IN_FLIGHT,
     Abandon,
     Await,
-    Course,
     End,
+    EpochState,
     Pace,
     Rest,
     SaveNow,
@@ -25,7 +25,7 @@ from sparktf.trainer.parameter_server.dispatch import (
 PACE = Pace(batch_size=10, call_steps=4, drain_s=5.0)
 
 
-def course(**fields: Any) -> Course:
+def course(**fields: Any) -> EpochState:
     """Returns an epoch with two workers, in which nothing is due."""
     usual: dict[str, Any] = {
         "rows_left": 10_000,
@@ -35,10 +35,10 @@ def course(**fields: Any) -> Course:
         "until_end": None,
         "until_save": None,
     }
-    return Course(**{**usual, **fields})
+    return EpochState(**{**usual, **fields})
 
 
-def sent(at: Course) -> list[int]:
+def sent(at: EpochState) -> list[int]:
     """Returns the updates of all that is sent out until something has to come back."""
     found = []
     while isinstance(step := decide(at, PACE), Send):

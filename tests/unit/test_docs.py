@@ -76,7 +76,7 @@ def test_the_files_that_whoever_changes_it_is_sent_to_are_there(page: Path) -> N
 def test_how_to_change_it_names_files_for_each_thing() -> None:
     parts = (INSIDE / "changing.md").read_text(encoding="utf-8").split("\n## ")[1:]
     assert {part.partition("\n")[0]: len(_PATH.findall(part)) > 3 for part in parts} == dict.fromkeys(
-        ("A storage", "A format", "A master", "A strategy", "A configuration section", "A message"), True
+        ("A storage", "A format", "A master", "A check", "A strategy", "A configuration section", "A message"), True
     )
 
 
@@ -88,7 +88,7 @@ def test_the_glossary_gives_each_word_one_meaning_and_names_classes_that_are_the
     meanings, _, doubled = (INSIDE / "glossary.md").read_text(encoding="utf-8").partition("## Words that had two")
     words = [word for row in _ROW.findall(meanings) if row != "word" for word in row.split(", ")]
     assert sorted(words) == sorted(set(words))
-    assert len(_ROW.findall(doubled)) == 1 + 20
+    assert len(_ROW.findall(doubled)) <= 1 + 14, "none is added: give what is new a word of its own"
     classes = {
         node.name
         for path in (ROOT / "sparktf").rglob("*.py")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from sparktf.config.duration import Duration, in_words, seconds_of
+from sparktf.config.duration import Duration, duration_text, seconds_of
 from sparktf.errors import ConfigError
 
 ADAPTER: TypeAdapter[float] = TypeAdapter(Duration)
@@ -30,7 +30,7 @@ def test_anything_else_is_none(given: object) -> None:
     [(0, "0 s"), (0.5, "0.5 s"), (90, "90 s"), (60, "1 min"), (5400, "90 min"), (7200, "2 h"), (604_800, "7 d")],
 )
 def test_it_is_said_in_the_largest_unit_that_it_is_a_number_of(seconds: float, words: str) -> None:
-    assert in_words(seconds) == words
+    assert duration_text(seconds) == words
 
 
 def test_an_option_is_refused_by_its_name() -> None:

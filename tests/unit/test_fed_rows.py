@@ -16,7 +16,7 @@ from lakes import id_table, lake_config, plan_lake, write_lake
 from sparktf.driver.attempt.rows.fed_rows import Claim, Claims, FedRows
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
-from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.driver.gang.handlers import Answers
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, RefusedError, RowAccountingError
@@ -138,7 +138,7 @@ class Walk:
         config = config.model_copy(update={"train": config.train.model_copy(update={"batch_size": 8})})
         self.books = LeaseBooks(plan, self.cursor, config, dict.fromkeys(NODES, "h"))
         self.fed = FedRows(self.books)
-        places = {node: FeedPlace("h", f"jvm{node.index}") for node in NODES}
+        places = {node: FeedAddress("h", f"jvm{node.index}") for node in NODES}
         expected = {0: 50}
         self.ledger = self.fed.ledger = Ledger(places, lambda: 0.0, expected=expected, epoch=1, rebalance=True)
         self.losses = losses

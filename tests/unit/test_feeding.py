@@ -13,7 +13,7 @@ from lakes import lake_config, plan_lake, write_lake
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.members import Trainer
-from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.driver.attempt.saves import Start
 from sparktf.errors import DataError, RefusedError, RowAccountingError, SparkTFError, Verdict
 from sparktf.sequence import Stream
@@ -52,7 +52,7 @@ class Fed:
         plan = dataclasses.replace(plan_lake(lake), staged=(TRAIN,))
         trainers = [Trainer(node, f"agent {node.index}", "h", heard_s=0.0, moved_s=0.0) for node in NODES]
         self.attempt = Attempt(1, config, plan, Start(), trainers, lambda: self.now_s, lambda: self.now_s)
-        places = {node: FeedPlace("h", f"jvm {node.index}") for node in NODES}
+        places = {node: FeedAddress("h", f"jvm {node.index}") for node in NODES}
         self.ledger = Ledger(places, lambda: self.now_s, expected={0: 10}, epoch=0, rebalance=True)
         self.attempt.fed.ledger = self.ledger
         self.started: list[tuple[Stream, int]] = []

@@ -20,7 +20,7 @@ from sparktf.config.checks import ChecksConfig
 from sparktf.driver.plan.planner import plan_source
 from sparktf.nightly.data_checks import Baseline
 from sparktf.preview import footer_checks
-from sparktf.preview.footer_checks import Footers, judge, read_footers
+from sparktf.preview.footer_checks import Footers, judge_footers, read_footers
 from sparktf.preview.forecast import ChecksForecast
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.file_systems import open_storage
@@ -144,7 +144,7 @@ def test_partition_columns_have_the_nulls_of_their_folders(tmp_path: Path) -> No
 
 def judged(lake: Path, checks: dict[str, Any], then: TableStatistics | None = None) -> ChecksForecast:
     baseline = None if then is None else Baseline("2026-11-19", then)
-    return judge(ChecksConfig.model_validate(checks), footers(lake), baseline)
+    return judge_footers(ChecksConfig.model_validate(checks), footers(lake), baseline)
 
 
 def test_bounds_are_judged_by_the_words_of_the_run_and_what_takes_rows_is_left(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError
 from sparktf.nightly.foreknowledge import date_of, knows_later
-from sparktf.predict.located import located_model
+from sparktf.predict.exported_model import located_model
 from sparktf.published.serving import ModelManifest
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage

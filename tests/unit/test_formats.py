@@ -60,7 +60,7 @@ def test_rows_are_counted_before_a_run_where_files_have_footers(form: Format) ->
     if form.has_footers:
         assert lake_config(Path("/lake"), format=form.name, ready={"min_rows": 1}).data.names_files
     else:
-        with pytest.raises(ConfigError, match=r"min_rows counts rows that Parquet files tell, and format is tfrecord"):
+        with pytest.raises(ConfigError, match=r"min_rows needs the footers of Parquet files, and format is tfrecord"):
             lake_config(Path("/lake"), format=form.name, ready={"min_rows": 1})
 
 

@@ -21,7 +21,7 @@ from sparktf.results.gating import (
     Measured,
     Opponent,
     Question,
-    best_of,
+    best_version,
     draws,
     found,
     interval,
@@ -269,7 +269,7 @@ def test_what_is_lost_bit_by_bit_is_held_by_the_best_of_the_last_versions(
             by = sign * (mine - quality[number]) + draw.normal(0, 0.001)
             return Measured("auc", "", 10_000, 0.8 + rows + by, 0.8 + rows, around(by, 0.004))
 
-        best = best_of(versions[-anchor:], rule) if anchor else None
+        best = best_version(versions[-anchor:], rule) if anchor else None
         against = None if best in (None, current) else Beside(Opponent(f"version {best}", best), [beside(best)])
         asked = Question(rule, GatedMetric(tolerance=tolerance))
         comparison = judge([beside(current)], {"auc": asked}, gate(), Opponent(f"version {current}", current), against)
@@ -327,7 +327,7 @@ def test_a_level_is_on_the_scale_of_the_versions_before_it() -> None:
     assert levels_after({}, second) == pytest.approx({"auc": 0.62}), "published before levels were kept"
     assert levels_after({"auc": 0.8}, judged(Measured("auc", "", 10, math.nan))) == {}
     versions = [Levelled(1, {}), Levelled(2, {"auc": 0.7}), Levelled(3, {"auc": 0.8}), Levelled(4, {"auc": 0.8})]
-    assert (best_of(versions, UP), best_of(versions, DOWN), best_of(versions[:1], UP)) == (4, 2, None)
+    assert (best_version(versions, UP), best_version(versions, DOWN), best_version(versions[:1], UP)) == (4, 2, None)
 
 
 # ---- the configuration ----
@@ -346,14 +346,14 @@ def test_a_gate_is_configured() -> None:
 @pytest.mark.parametrize(
     ("sections", "complaint"),
     [
-        ({"publish": None}, "gate stands before publishing: give publish"),
-        ({"data": {"path": "l", "inputs": {"x": "x"}, "targets": {"y": "y"}}}, "gate compares models on held-out rows"),
+        ({"publish": None}, "gate needs publish, which it decides on"),
+        ({"data": {"path": "l", "inputs": {"x": "x"}, "targets": {"y": "y"}}}, "gate needs held-out rows"),
         ({"gate": {"metrics": {}}}, "gate.metrics"),
-        ({"gate": {"metrics": {"auc": {}}}}, "nothing is asked of any"),
+        ({"gate": {"metrics": {"auc": {}}}}, "no metric has a bound"),
         ({"gate": {"metrics": {"auc": {"min": 2, "max": 1}}}}, r"gate.metrics.auc.*min: 2(\.0)? is more than max: 1"),
         ({"gate": {"metrics": {"auc": {"tolerance": -1}}}}, "gate.metrics.auc.tolerance"),
-        ({"gate": {"metrics": {"auc": {"min": 1}}, "slices": ["plan"]}}, "slices are compared where a metric has"),
-        ({"gate": {"metrics": {"auc": {"tolerance": 1}}, "slices": ["a", "a"]}}, "gate.slices.*a is there twice"),
+        ({"gate": {"metrics": {"auc": {"min": 1}}, "slices": ["plan"]}}, "slices need a metric with a tolerance"),
+        ({"gate": {"metrics": {"auc": {"tolerance": 1}}, "slices": ["a", "a"]}}, "gate.slices.*a is given twice"),
         ({"gate": {"metrics": {"auc": {"tolerence": 1}}}}, "gate.metrics.auc.tolerence.*tolerance"),
         ({"gate": {"metrics": {"auc": {"tolerance": 1}}, "undecided": "maybe"}}, "gate.undecided"),
     ],

@@ -15,7 +15,7 @@ from sparktf.errors import (
     StorageQuotaError,
     StorageUnavailableError,
 )
-from sparktf.storage.hdfs.hdfs_errors import kind_of, kind_of_native
+from sparktf.storage.hdfs.hdfs_errors import error_type, kind_of_native
 from sparktf.storage.hdfs.hdfs_native import CallThreads, StalledError, WatchedCall
 from sparktf.storage.hdfs.hdfs_upload import Trouble
 
@@ -35,7 +35,7 @@ from sparktf.storage.hdfs.hdfs_upload import Trouble
     ],
 )
 def test_a_java_exception_has_its_error(exception: str, message: str, kind: type[StorageError]) -> None:
-    assert kind_of(exception, message) is kind
+    assert error_type(exception, message) is kind
 
 
 def test_of_hdfs_native_the_text_says_it() -> None:
@@ -59,7 +59,7 @@ def test_a_call_that_gets_on_is_waited_for_and_one_that_does_not_is_given_up() -
 
     assert threads.start(slow).wait(0.5) == "done"
     call = threads.start(stuck)
-    with pytest.raises(StalledError, match=r"nothing came for 0.05 s"):
+    with pytest.raises(StalledError, match=r"the read made no progress for 0.05 s"):
         call.wait(0.05)
     assert call.abandoned
     assert threads.start(lambda call: 3).wait(5) == 3  # on a thread of its own

@@ -17,7 +17,8 @@ from sparktf.driver.plan.paths import normalised
 from sparktf.errors import ConfigError, NodeLostError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
-from sparktf.nightly.warm_start import Beginning, FoundModel, beginning_of, decide, is_full_due
+from sparktf.nightly.warm_start import Beginning, beginning_of, decide, is_full_due
+from sparktf.published.gated import FoundModel
 from sparktf.published.serving import ModelManifest
 from sparktf.results.carried import Carried, CarriedVariable
 from sparktf.results.result import Application, RunResult
@@ -232,10 +233,10 @@ def test_what_is_not_there_or_no_model_is_refused_by_name(shelf: Shelf, tmp_path
     ("train", "said"),
     [
         ("{init_from: ''}", "train.init_from.*is empty: say published, run:<run id> or a path"),
-        ("{init_from: 'run:a/b'}", "train.init_from.*'a/b' is to name a folder"),
-        ("{full_every: 7d}", "full_every is of a warm start: say in init_from whose weights training begins with"),
-        ("{init_optimizer: true}", "init_optimizer is of a warm start"),
-        ("{init_tables: {user: users}}", "init_tables is of a warm start"),
+        ("{init_from: 'run:a/b'}", "train.init_from.*'a/b' cannot name a folder"),
+        ("{full_every: 7d}", "full_every applies to a warm start: give init_from"),
+        ("{init_optimizer: true}", "init_optimizer applies to a warm start"),
+        ("{init_tables: {user: users}}", "init_tables applies to a warm start"),
         ("{init_from: published, full_every: 0d}", "train.full_every"),
     ],
 )
@@ -319,9 +320,9 @@ def test_it_is_told_in_one_line() -> None:
 
     tables = [variable("entries", kept=100, new=3, left=2), variable("entries", kept=1020, new=0, left=0)]
     carried = Carried(source="version 14", optimizer=True, variables=(variable("kept"), *tables, variable("new")))
-    assert carried.in_words() == (
+    assert carried.gang_text() == (
         "begins from version 14: 3 of 4 variables kept, the optimizer's state too, "
         "2 tables: 1,120 entries kept, 3 new, 2 gone"
     )
     one = Carried(source="run t/1", variables=(variable("entries", kept=1),))
-    assert one.in_words() == "begins from run t/1: 1 of 1 variable kept, 1 table: 1 entry kept, 0 new, 0 gone"
+    assert one.gang_text() == "begins from run t/1: 1 of 1 variable kept, 1 table: 1 entry kept, 0 new, 0 gone"

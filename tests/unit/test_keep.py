@@ -8,7 +8,7 @@ import pytest
 
 from sparktf.config.train import TrainConfig
 from sparktf.errors import ModelContractError
-from sparktf.results.keep import Evaluation, KeepRule, keep_rule, merged
+from sparktf.results.keep import Evaluation, KeepRule, keep_rule, merged_evaluations
 
 METRICS = ("loss", "label_loss", "label_accuracy", "click_auc", "churn", "error_accuracy")
 
@@ -47,9 +47,9 @@ def test_without_keep_there_is_no_rule() -> None:
     [
         (
             "val_acuracy",
-            "train.keep_metric: val_acuracy is no validation metric of the model, which has: loss, label_loss",
+            "train.keep_metric: val_acuracy is not a validation metric of the model: name one of loss, label_loss",
         ),
-        ("churn", "train.keep_mode: auto does not tell whether churn should be small or large: say min or max"),
+        ("churn", "train.keep_mode: auto cannot tell whether churn should be small or large: set min or max"),
     ],
 )
 def test_a_metric_that_cannot_be_compared_by_is_refused(metric: str, message: str) -> None:
@@ -73,7 +73,7 @@ def test_the_best_is_the_first_of_the_best_values_and_never_nan() -> None:
 
 def test_what_is_evaluated_again_counts_as_it_was_the_last_time() -> None:
     first, again, later = evaluation(10, loss=0.5), evaluation(10, loss=0.4), evaluation(20, loss=0.3)
-    assert merged([first, later, again]) == (again, later)
-    assert merged([later, first], until_step=10) == (first,)
+    assert merged_evaluations([first, later, again]) == (again, later)
+    assert merged_evaluations([later, first], until_step=10) == (first,)
     restored = Evaluation.model_validate_json(evaluation(10, loss=math.nan).model_dump_json())
     assert math.isnan(restored.values["loss"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
 
@@ -26,6 +27,8 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
 
 DAY = datetime.date(2026, 11, 20)
+CALLS = 128
+"""More than a driver makes until its result is in its place."""
 
 
 class KilledError(BaseException):
@@ -151,12 +154,14 @@ def test_killed_at_any_call_after_the_last_commit_a_run_has_all_that_follows_its
 
 def first_after_result(tmp_path: Path, lake: Path) -> Nights:
     """Returns nights whose driver was killed at the first call after the run's result was in its place."""
-    for n in range(1000):
+
+    def killed_at(n: int) -> Nights:
         nights = Nights(tmp_path / f"killed-{n}", lake)
         nights.kill(n)
-        if nights.has_result:
-            return nights
-    raise AssertionError("it comes to its result within so many calls")
+        return nights
+
+    first = bisect_left(range(CALLS), True, key=lambda n: killed_at(n).has_result)
+    return Nights(tmp_path / f"killed-{first}", lake)
 
 
 def test_what_another_submission_is_about_to_do_is_left_to_it_and_the_verdict_is_repeated(
@@ -193,15 +198,18 @@ def test_a_result_that_nobody_may_write_beside_is_repeated_all_the_same(tmp_path
 
 
 def test_yarns_second_attempt_does_what_follows_the_failure_that_it_repeats(tmp_path: Path, lake: Path) -> None:
-    for n in range(1000):
-        nights = Nights(tmp_path / str(n), lake)
-        first = nights.driver("app", WatchedStorage(killed := Killed(n)))
-        first.failures, first.failure = 1, "NotStoredError"
+    first: dict[int, tuple[Nights, Killed]] = {}
+
+    def has_result(n: int) -> bool:
+        nights, killed = first[n] = Nights(tmp_path / str(n), lake), Killed(n)
+        driver = nights.driver("app", WatchedStorage(killed))
+        driver.failures, driver.failure = 1, "NotStoredError"
         killed.calls.append("from its first call on")
         with suppress(KilledError, NotStoredError):
-            first.train()
-        if nights.has_result:
-            break
+            driver.train()
+        return nights.has_result
+
+    nights, killed = first[bisect_left(range(CALLS), True, key=has_result)]
     assert (killed.dead, nights.steps) == (True, [])
     with pytest.raises(NotStoredError, match="lost"):
         nights.driver("app", attempt=2).train()

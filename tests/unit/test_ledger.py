@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
@@ -21,7 +21,7 @@ ADDRESSES = {
 
 def ledger(*, expected: Mapping[int, int] | None = None, epoch: int = 0, rebalance: bool = True) -> Ledger:
     """A and B are on the hosts 1 and 2, C is a second executor's on host 2; all are ready, epoch 0 is open."""
-    places = {A: FeedPlace("host1", "jvm1"), B: FeedPlace("host2", "jvm2"), C: FeedPlace("host2", "jvm3")}
+    places = {A: FeedAddress("host1", "jvm1"), B: FeedAddress("host2", "jvm2"), C: FeedAddress("host2", "jvm3")}
     made = Ledger(places, lambda: 7.0, expected=expected or {}, epoch=epoch, rebalance=rebalance)
     for node, address in ADDRESSES.items():
         made.ready(node, address)
@@ -56,7 +56,7 @@ class TestLeases:
         assert [lease(books, i, "host2", "jvm3") for i in range(3)] == [C, C, C]
 
     def test_only_nodes_that_take_the_stream_get_any(self) -> None:
-        places = {A: FeedPlace("host1", "jvm1"), B: FeedPlace("host2", "jvm2")}
+        places = {A: FeedAddress("host1", "jvm1"), B: FeedAddress("host2", "jvm2")}
         takers = {TRAIN: [B], Stream.VALIDATION: [A]}
         books = Ledger(places, lambda: 7.0, expected={}, epoch=0, rebalance=True, takers=takers)
         for node in (A, B, C):
@@ -104,7 +104,7 @@ class TestLeases:
 
     def test_feeders_wait_until_every_node_takes_rows(self) -> None:
         books = Ledger(
-            {A: FeedPlace("h", "j"), B: FeedPlace("h", "j")}, lambda: 0.0, expected={}, epoch=0, rebalance=True
+            {A: FeedAddress("h", "j"), B: FeedAddress("h", "j")}, lambda: 0.0, expected={}, epoch=0, rebalance=True
         )
         assert not books.is_ready
         books.ready(A, ADDRESSES[A])

@@ -23,7 +23,7 @@ def test_every_strategy_has_a_life_for_each_of_its_roles() -> None:
 
 @pytest.mark.parametrize("role", [Role.CHIEF, Role.PS])
 def test_a_role_that_a_strategy_does_not_have_is_refused_by_name(role: Role) -> None:
-    with pytest.raises(LifecycleError, match=rf"strategy: single has nothing to do for a node of role {role.value}$"):
+    with pytest.raises(LifecycleError, match=rf"strategy: single has no role {role.value}$"):
         life_of("single", role)
 
 

@@ -16,7 +16,7 @@ from lakes import plan_lake, rewrite
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import CorruptFileError
 from sparktf.executor import measuring
-from sparktf.executor.measuring import MeasureSettings, TablePart, measure_splits
+from sparktf.executor.measuring import MeasureSettings, PartialStatistics, measure_splits
 from sparktf.hadoop import HadoopConf
 from sparktf.predicate import Condition, Op
 from sparktf.sequence import Split, Stream
@@ -66,14 +66,14 @@ def _whole(plan: Plan) -> list[tuple[Split, ...]]:
     return [piece.splits for piece in share.pieces]
 
 
-def measured(plan: Plan, splits: list[Split], *, sample: float = 1.0, sets_aside: bool = False) -> TablePart:
+def measured(plan: Plan, splits: list[Split], *, sample: float = 1.0, sets_aside: bool = False) -> PartialStatistics:
     settings = MeasureSettings(KINDS, ROOM, seed=3, sample=sample)
     shares = [splits[:3], splits[3:]]
     (part,) = measure_splits(0, shares, settings, plan.spec, HadoopConf(), sets_aside=sets_aside)
     return part
 
 
-def statistics(part: TablePart) -> dict[str, ColumnStatistics]:
+def statistics(part: PartialStatistics) -> dict[str, ColumnStatistics]:
     return {name: put_together("any", kind, [part.columns[name]]) for name, kind in KINDS.items()}
 
 

@@ -191,7 +191,7 @@ def test_an_address_that_is_no_server_or_has_a_password_is_refused(uri: str) -> 
 
 
 def test_a_model_that_is_not_published_cannot_be_registered() -> None:
-    with pytest.raises(ConfigError, match=r"output\.mlflow\.registered_model is of models that runs publish"):
+    with pytest.raises(ConfigError, match=r"output\.mlflow\.registered_model needs published models: give publish"):
         parse_config(YAML.replace("publish: {}", ""))
 
 

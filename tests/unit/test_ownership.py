@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -163,6 +164,23 @@ class TestTwoSubmissions:
             first = Contender(name, storage, RUNDIR)
             first.begin()
         assert [entry.path for entry in storage.list(RUNDIR.terms)] == [RUNDIR.term(3)]
+
+    def test_a_run_of_the_version_before_is_taken_over_and_says_so_as_that_one_did(self, storage: Storage) -> None:
+        owner = (
+            '{"application":"app-1","attempt":1,"host":"h","user":"u","since":"2026-11-20T02:00:11+00:00",'
+            '"nonce":"0123456789abcdef","limit_s":60.0}'
+        )
+        for name, content in {"owner.json": owner.encode(), "beat": b"17"}.items():
+            storage.write_bytes(f"{RUNDIR.terms}/000007/{name}", content)
+        storage.write_bytes(f"{RUNDIR.terms}/_new-0123456789abcdef/beat", b"0")
+        second = Contender("second", storage, RUNDIR)
+        second.begin()
+        assert second.said[0].startswith("the run is owned by application app-1 of u on h, since 2026-11-20T02:00:11")
+        assert [entry.path for entry in storage.list(RUNDIR.terms)] == [f"{RUNDIR.terms}/000008"]
+        second.end()
+        names = [entry.path.rpartition("/")[2] for entry in storage.list(RUNDIR.term(8))]
+        assert names == ["beat", "owner.json", "released"]
+        assert list(json.loads(storage.read_bytes(f"{RUNDIR.term(8)}/owner.json"))) == list(json.loads(owner))
 
     def test_an_owner_stops_where_a_newer_term_is_there(self, storage: Storage, first: Contender) -> None:
         watch = FenceWatch(first.fence, first.clock)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 
-from sparktf.trainer.parameter_server.checkpoint.parts import HeldVariable, Part, parts_of, slice_spec
+from sparktf.trainer.parameter_server.checkpoint.parts import OwnedVariable, Part, parts_of, slice_spec
 
 LIMIT = 1000
 
 
-def held(key: str, *shape: int, server: int = 0, family: str = "weights") -> HeldVariable:
-    return HeldVariable(key, server, family, shape, 4)
+def held(key: str, *shape: int, server: int = 0, family: str = "weights") -> OwnedVariable:
+    return OwnedVariable(key, server, family, shape, 4)
 
 
 def test_small_variables_share_a_part_and_rows_of_a_large_one_are_parts_of_their_own() -> None:

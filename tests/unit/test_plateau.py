@@ -11,7 +11,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.patience import EarlyStoppingConfig, ReduceLrConfig
 from sparktf.errors import ConfigError, ModelContractError
 from sparktf.results.keep import EpochLoss, Evaluation, KeepRule, metric_rule
-from sparktf.trainer.node.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
+from sparktf.trainer.node.plateau import by_epoch, is_enough, is_reduction_due, plateau_text, standstill
 
 LEAST = KeepRule(metric="loss", mode="min")
 MOST = KeepRule(metric="loss", mode="max")
@@ -82,7 +82,7 @@ def test_the_reason_names_what_was_waited_for_and_what_was_best(
     settings: dict[str, Any], values: tuple[float, ...], said: str
 ) -> None:
     config, found = EarlyStoppingConfig(**settings), history(*values)
-    text = in_words("val_loss", config, standstill(LEAST, config, found), len(values) - 1)
+    text = plateau_text("val_loss", config, standstill(LEAST, config, found), len(values) - 1)
     assert text == f"stopped after epoch {len(values)}: {said}"
 
 
@@ -129,7 +129,7 @@ def test_without_validation_there_is_the_training_loss_alone() -> None:
 
 
 def test_an_evaluator_of_its_own_is_refused_because_training_does_not_wait_for_it() -> None:
-    with pytest.raises(ConfigError, match=r"train\.early_stopping looks at metrics .* set cluster\.evaluator: false"):
+    with pytest.raises(ConfigError, match=r"train\.early_stopping needs metrics .* set cluster\.evaluator: false"):
         config({"early_stopping": {}}, evaluator=True)
 
 
@@ -147,9 +147,9 @@ def test_settings_that_mean_nothing_are_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_metric_that_the_model_does_not_have_is_refused_by_its_key() -> None:
     keys = ("train.early_stopping.metric", "train.early_stopping.mode")
-    with pytest.raises(ModelContractError, match=r"train\.early_stopping\.metric: val_auc is no validation metric"):
+    with pytest.raises(ModelContractError, match=r"train\.early_stopping\.metric: val_auc is not a validation metric"):
         metric_rule("val_auc", "auto", ["loss"], keys)
-    with pytest.raises(ModelContractError, match=r"train\.early_stopping\.mode: auto does not tell whether churn"):
+    with pytest.raises(ModelContractError, match=r"train\.early_stopping\.mode: auto cannot tell whether churn"):
         metric_rule("churn", "auto", ["loss", "churn"], keys)
 
 

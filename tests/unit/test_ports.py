@@ -6,14 +6,15 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 
 from sparktf.errors import PreflightError
-from sparktf.feed.channel.server import DataServer
-from sparktf.process.ports import LOOPBACK, HeldPort, at_free_port, started
+from sparktf.feed.channel.server import ChannelServer, SplitServer
+from sparktf.process.ports import LOOPBACK, BoundPort, at_free_port, started
 
 
 @pytest.fixture
@@ -31,11 +32,11 @@ def take(others: ExitStack, port: int = 0) -> int:
     return int(taken.getsockname()[1])
 
 
-def data_server(folder: Path, port: int | None) -> DataServer:
-    return DataServer(LOOPBACK, port, folder, "secret", None, 1, {}, lambda span, rows: None)
+def data_server(folder: Path, port: int | None) -> ChannelServer:
+    return ChannelServer(LOOPBACK, port, folder, "secret", None, partial(SplitServer, 1, {}, lambda span, rows: None))
 
 
-def port_of(server: DataServer) -> int:
+def port_of(server: ChannelServer) -> int:
     return int(server.address.location.rpartition(":")[2])
 
 
@@ -48,7 +49,7 @@ def test_a_server_passes_over_a_port_that_somebody_takes_just_before_it(others: 
     first = take(others)
     lost: list[int] = []
 
-    def start(port: int) -> DataServer:
+    def start(port: int) -> ChannelServer:
         if not lost:
             lost.append(take(others, port))
         return data_server(tmp_path, port)
@@ -65,9 +66,9 @@ def test_a_server_takes_any_port_where_none_is_asked_for(tmp_path: Path) -> None
 
 
 def test_a_port_that_an_agent_holds_is_nobody_elses(tmp_path: Path) -> None:
-    held = HeldPort()
+    held = BoundPort()
     ports = f"{held.port}-{held.port + 50}"
-    other = HeldPort(ports)
+    other = BoundPort(ports)
     server = at_free_port(ports, lambda port: data_server(tmp_path, port))
     assert len({held.port, other.port, port_of(server)}) == 3
     other.close()
@@ -78,7 +79,7 @@ def test_a_range_without_a_free_port_is_refused_by_the_settings_name(others: Exi
     port = take(others)
     says = re.escape(f"no free port in cluster.node_ports: {port}-{port} on ")
     with pytest.raises(PreflightError, match=says):
-        HeldPort(f"{port}-{port}")
+        BoundPort(f"{port}-{port}")
     with pytest.raises(PreflightError, match=says):
         at_free_port(f"{port}-{port}", lambda port: data_server(tmp_path, port))
 
@@ -94,13 +95,13 @@ def test_where_all_nodes_are_on_one_machine_a_server_has_no_port(others: ExitSta
 
 
 def test_what_kept_a_server_from_each_port_is_said(others: ExitStack, tmp_path: Path) -> None:
-    free = HeldPort()
+    free = BoundPort()
     port = free.port
     free.close()
 
-    def start(port: int) -> DataServer:
+    def start(port: int) -> ChannelServer:
         take(others, port)
         return data_server(tmp_path, port)
 
-    with pytest.raises(PreflightError, match=rf"{port}-{port} on .*: no server can start at port {port}: "):
+    with pytest.raises(PreflightError, match=rf"{port}-{port} on .*: port {port} cannot be listened on: "):
         at_free_port(f"{port}-{port}", start)

@@ -29,7 +29,7 @@ ONES = np.ones((4, 2), np.float32)
         (ONES * (1 + 1e-4), None),
         (ONES + 2e-4, "output 'y' differs in 8 of 8 values, by up to 0.0002"),
         (ONES.astype(np.float64), None),
-        (ONES[:3], "output 'y' has shape [3, 2], and not [4, 2]"),
+        (ONES[:3], "output 'y' has shape [3, 2], not [4, 2]"),
         (ONES * np.float32(np.nan), "output 'y' differs in 8 of 8 values, by up to nan"),
         (np.where([[True, False]] * 4, ONES, 1.5), "output 'y' differs in 4 of 8 values, by up to 0.5"),
     ],
@@ -42,8 +42,8 @@ def test_predictions_are_the_same_within_what_rounding_explains(found: Any, said
     ("stored", "found", "said"),
     [
         ([np.nan, np.inf, 1.0], [np.nan, np.inf, 1.0], None),
-        ([np.nan, 1.0], [1.0, 1.0], "output 'y' is finite where it was not, or the other way round"),
-        ([np.inf, 1.0], [-np.inf, 1.0], "output 'y' is finite where it was not, or the other way round"),
+        ([np.nan, 1.0], [1.0, 1.0], "output 'y' is finite where it was infinite or NaN, or vice versa"),
+        ([np.inf, 1.0], [-np.inf, 1.0], "output 'y' is finite where it was infinite or NaN, or vice versa"),
         # Sums of large numbers cancel: what is left of them is as exact as they are.
         ([1e6, 0.0], [1e6, 5.0], None),
         ([1e6, 0.0], [1e6, 50.0], "output 'y' differs in 1 of 2 values, by up to 50"),
@@ -60,7 +60,7 @@ def test_values_of_every_kind_are_compared(stored: list[Any], found: list[Any], 
 
 
 def test_outputs_are_compared_by_name() -> None:
-    assert difference({"y": ONES}, {"z": ONES}, EXACT) == "its outputs are z, and not y"
+    assert difference({"y": ONES}, {"z": ONES}, EXACT) == "its outputs are z, not y"
     assert difference({"y": ONES, "z": ONES}, {"y": ONES, "z": 2 * ONES}, EXACT) == (
         "output 'z' differs in 8 of 8 values, by up to 1"
     )

@@ -278,9 +278,12 @@ def test_a_run_that_is_resumed_has_its_data(driver: PretendDriver, tmp_path: Pat
         ({"ready": {"max_age": "two hours"}}, "data.ready.max_age: 'two hours' is no length of time: write 90s"),
         ({"ready": {"success": True, "wait": -1}}, "data.ready.wait"),
         ({"ready": {"window": {**WINDOW, "last": "2026-11-01"}}}, "last: 2026-11-01 is before first: 2026-11-18"),
-        ({"ready": {"window": {**WINDOW, "first": "today"}}}, "first: 'today' is no day or time: write 2026-11-20"),
+        (
+            {"ready": {"window": {**WINDOW, "first": "today"}}},
+            "first: 'today' is neither a day nor a time: write 2026-11-20",
+        ),
         ({"ready": {"window": {**WINDOW, "first": "2026-11-20T00:00+01:00"}}}, "has a time zone"),
-        ({"ready": {"window": {**WINDOW, "every": 0}}}, "every: 0 s is no time between two partitions: write 1h or 1d"),
+        ({"ready": {"window": {**WINDOW, "every": 0}}}, "every: 0 s is not more than 0: write 1h or 1d"),
         (
             {"ready": {"window": {**WINDOW, "first": "2020-01-01", "every": "1m"}}},
             "every: 1 min makes more than 100,000 partitions from first to last: set a longer one",
@@ -289,10 +292,10 @@ def test_a_run_that_is_resumed_has_its_data(driver: PretendDriver, tmp_path: Pat
             {"ready": {"window": {**WINDOW, "every": "1h"}}},
             "folder: date=%Y-%m-%d is one folder for times that are 1 h apart (every): name the hour in it, too, as %H",
         ),
-        ({"ready": {"success": True}, "path": None, "sql": "select 1"}, "data: ready looks at the files below path"),
+        ({"ready": {"success": True}, "path": None, "sql": "select 1"}, "data: ready needs files: give path"),
         (
             {"ready": {"min_rows": 1}, "format": "csv"},
-            "data: ready.min_rows counts rows that Parquet files tell, and format is csv: leave it out",
+            "data: ready.min_rows needs the footers of Parquet files, and format is csv: leave it out",
         ),
     ],
 )

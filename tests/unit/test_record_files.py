@@ -161,7 +161,7 @@ def test_types_are_those_of_the_first_records_or_declared(tmp_path: Path) -> Non
         plan_lake(tmp_path, format="tfrecord", record_types=declared, inputs={"t": "text"})
     with pytest.raises(ColumnError, match=r"'late' in the first 1,000 records; .*; data\.record_types names"):
         plan_lake(tmp_path, format="tfrecord", inputs={"late": "late"})
-    with pytest.raises(ConfigError, match="record_types goes with format: tfrecord"):
+    with pytest.raises(ConfigError, match="record_types needs format: tfrecord"):
         plan_lake(tmp_path, record_types=declared)
     with pytest.raises(ConfigError, match="record_types"):
         plan_lake(tmp_path, format="tfrecord", record_types={"id": "int4"})

@@ -18,7 +18,7 @@ from sparktf.driver.attempt.saves import Start
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.roster import ExecutorFacts
-from sparktf.driver.gang.seating import attempt_result, seat
+from sparktf.driver.gang.seating import attempt_result, seat_agents
 from sparktf.errors import PreflightError, RefusedError
 from sparktf.message import Message
 from sparktf.results.result import Application
@@ -65,7 +65,7 @@ class Agents:
             self.register(f"a{i}", i)
         shape = self.config.cluster.shape
         here, storage = self.gang.roster.here(), LocalStorage()
-        seating = seat(here, shape, {}, storage, "", lambda path, content: None, first=True, replay=False)
+        seating = seat_agents(here, shape, {}, storage, "", lambda path, content: None, first=True, replay=False)
         leader = trainer_spec(node=seating.cluster.leader, cluster=seating.cluster, config=self.config)
         trainers = seating.trainers(self.clock.now_s())
         self.attempt = Attempt(
@@ -191,7 +191,7 @@ def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agent
     agents.register("b9", int(agent[1]), host="h9", task=9)
     for lost in agents.gang.roster.sweep():
         with agents.gang.roster.changed:
-            agents.attempt.agent_lost(lost.agent.id, lost.in_words())
+            agents.attempt.agent_lost(lost.agent.id, lost.gang_text())
     assert agents.fill() == ["worker 0 gets another trainer, on h9"]
 
     spec = agents.take("b9")
@@ -219,7 +219,7 @@ def test_an_agent_that_was_killed_is_told_as_that_and_a_removed_executor_as_one(
     agents.register("b1", int(killed[1]), jvm=killed, task=8)
     agents.register("b2", int(elsewhere[1]), host="h9", task=9)
     agents.gang.roster.lose(removed, "it was removed")
-    told = [lost.in_words() for lost in agents.gang.roster.sweep()]
+    told = [lost.gang_text() for lost in agents.gang.roster.sweep()]
     assert told[:2] == [
         "lost its agent: Spark started it again on the same executor, where its process had ended",
         "lost its agent: Spark started it again elsewhere",
@@ -295,7 +295,7 @@ def test_an_agent_that_cannot_start_trainers_ends_the_run_with_what_is_wrong_the
     del agents.running[agent]
     agents.register("b9", int(agent[1]), host="h9", task=9, problems=("tensorflow is not installed",))
     for lost in agents.gang.roster.sweep():
-        agents.attempt.agent_lost(lost.agent.id, lost.in_words())
+        agents.attempt.agent_lost(lost.agent.id, lost.gang_text())
     with pytest.raises(PreflightError, match="on executor h9: tensorflow is not installed"):
         agents.fill()
 

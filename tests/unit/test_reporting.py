@@ -30,9 +30,8 @@ from sparktf.nightly.report.run_page import run_page
 from sparktf.nightly.report.stored import SeenAttempt, gather, told_by
 from sparktf.nightly.report.words import moment
 from sparktf.results.comparison import Comparison, Difference
-from sparktf.results.events import AttemptBegun, AttemptEnded, CourseSeen, Event, LogEntry, RunBegun, RunEnded
+from sparktf.results.events import AttemptBegun, AttemptEnded, CourseSeen, Event, LogEntry, RunBegun, RunEnded, Samples
 from sparktf.results.result import Application, RunResult
-from sparktf.results.samples import Samples
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import Spread
 from sparktf.storage.base import Storage

@@ -61,12 +61,12 @@ def good_but(number: int, bad: Any) -> list[Any]:
     ("rows", "says"),
     [
         (good_but(5_000, (5_000, "n", "much")), r"partition 3 of the RDD, row 5000: column 'x': 'much' is no value of"),
-        (good_but(4_097, (1, "n")), r"partition 3 of the RDD, row 4097: a tuple of 2 values for 3 fields"),
+        (good_but(4_097, (1, "n")), r"partition 3 of the RDD, row 4097: the tuple has 2 values for 3 fields"),
         ([{"id": 1, "x": 0.5}, (2, "n", 0.5)], r"row 1: a tuple, where others are dict"),
         ([Row(id=1, x=0.5), {"id": 2, "x": 0.5}], r"row 1: a dict, where others are Row"),
         ([(1, "n", 0.5), Row(x=0.5, id=2, name="n")], r"row 1: a Row, where others are tuple"),
-        ([1, 2], r"partition 3 of the RDD, row 0: a row of type int, not dict, Row or tuple"),
-        ([Row(id=1)], r"partition 3 of the RDD, row 0: a Row without a field 'x'"),
+        ([1, 2], r"partition 3 of the RDD, row 0: the row is of type int, not a dict, Row or tuple"),
+        ([Row(id=1)], r"partition 3 of the RDD, row 0: the Row has no field 'x'"),
         ([(2**70, "n", 0.5)], r"row 0: column 'id': 1180591620717411303424 is no value of type int64"),
         ([(1, "n", 0.5), (1.5, "n", 0.5)], r"row 1: column 'id': 1\.5 is no value of type int64"),
         ([(Decimal("1.5"), "n", 0.5)], r"row 0: column 'id': Decimal\('1\.5'\) is no value of type int64"),
@@ -132,9 +132,9 @@ def test_structs_are_read_by_name_too(who: Any) -> None:
     ("who", "says"),
     [
         (Row(age="old", name="n"), r"row 1: column 'c\.age': 'old' is no value of type int64"),
-        (Row(aeg=1, name="n"), r"row 1: column 'c': a Row without a field 'age'"),
-        ((1,), r"row 1: column 'c': a tuple of 1 values for 2 fields"),
-        (7, r"row 1: column 'c': a row of type int"),
+        (Row(aeg=1, name="n"), r"row 1: column 'c': the Row has no field 'age'"),
+        ((1,), r"row 1: column 'c': the tuple has 1 values for 2 fields"),
+        (7, r"row 1: column 'c': the row is of type int"),
         ((7, "n"), r"row 1: column 'c': a tuple, where others are Row$"),
         ({"age": 7, "name": "n"}, r"row 1: column 'c': a dict, where others are Row$"),
     ],
@@ -151,7 +151,7 @@ def test_structs_of_several_kinds_are_refused_with_the_field_that_holds_them() -
     rows = [Row(old=None, tall=1.5), Row(old=Row(years=7, at="home"), tall=1.5), Row(old=("home", 7), tall=1.5)]
     with pytest.raises(BadValueError, match=r"row 2: column 'c\.old': a tuple, where others are Row$"):
         column(whole, rows)
-    with pytest.raises(BadValueError, match=r"row 2: column 'c': \[\('home', 7\)\] is of another kind than others are"):
+    with pytest.raises(BadValueError, match=r"row 2: column 'c': \[\('home', 7\)\] is of another kind than"):
         column(pa.list_(inner), [None, [Row(years=7, at="home")], [("home", 7)]])
 
 

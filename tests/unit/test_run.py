@@ -266,7 +266,7 @@ def test_what_an_evaluator_held_until_its_last_result_goes_at_the_runs_end(evalu
     evaluated.tell(2, 0.1)
     evaluated.evaluate(3, 0.3)
     assert evaluated.there() == [checkpoint_name(step) for step in (1, 2, 3)]
-    evaluated.committer.publish(evaluated.attempt)
+    evaluated.committer.commit_model(evaluated.attempt)
     assert evaluated.there() == [checkpoint_name(step) for step in (2, 3)]
 
 

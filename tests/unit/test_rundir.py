@@ -71,7 +71,7 @@ def test_an_id_that_can_name_a_folder_is_taken(config: str, run_id: str) -> None
 def test_any_other_is_refused_before_spark_starts_or_anything_is_shipped(
     config: str, capsys: pytest.CaptureFixture[str], run_id: str
 ) -> None:
-    with pytest.raises(ConfigError, match=r"^--run-id .* is to name a folder: up to 200 letters, digits"):
+    with pytest.raises(ConfigError, match=r"^--run-id .* cannot name a folder: give up to 200 letters, digits"):
         parse(["--config", config, f"--run-id={run_id}"])
     assert main(["submit", config, f"--run-id={run_id}", "--dry-run"]) == 2
     shown, errors = capsys.readouterr()
@@ -85,7 +85,7 @@ def test_and_by_the_api_before_anything_is_touched(tmp_path: Path, run_id: str) 
     (tmp_path / "runs" / "t").mkdir(parents=True)
     driver = PretendDriver(Application("app"), pretend_config(lake, tmp_path / "runs"), plan_lake(lake))
     before = sorted(os.walk(tmp_path))
-    with pytest.raises(ConfigError, match="is to name a folder"):
+    with pytest.raises(ConfigError, match="cannot name a folder"):
         Run(driver.gang, driver.config, run_id)
     assert sorted(os.walk(tmp_path)) == before
 

@@ -132,7 +132,7 @@ def test_what_is_listed_can_be_chosen(root: Path, capsys: pytest.CaptureFixture[
     assert shown("churn") == ["churn/2026-11-20", "churn/2026-11-01"]
     assert shown("--failed") == ["churn/2026-11-01"]
     assert shown("--since", "2026-11-03") == ["churn/2026-11-20", "clicks/2026-11-03"]
-    assert listed(capsys, "clicks", "--failed") == ["no such runs"]
+    assert listed(capsys, "clicks", "--failed") == ["no runs found"]
 
 
 def test_as_json_a_run_has_all_that_is_kept_of_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +203,7 @@ def test_what_is_not_there_is_refused_with_the_nearest_names(root: Path, capsys:
         (root / name / "events").mkdir(parents=True)
     assert refused(capsys, "runs", "chrun") == f"{root} has no history of 'chrun': did you mean churn?"
     assert refused(capsys, "runs", "late") == (
-        f"late has no history below {root}: set output.history: true, and its next runs have"
+        f"late has no history below {root}: set output.history: true to record its next runs"
     )
     assert refused(capsys, "show", "churn/2026-11-2") == (
         f"there is no run 'churn/2026-11-2' below {root}: did you mean churn/2026-11-21 or churn/2026-11-20?"
@@ -220,7 +220,9 @@ def test_without_an_output_it_is_asked_for(
     root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SPARKTF_OUTPUT")
-    assert refused(capsys, "runs") == ("where are the runs? Give --output PATH or --config FILE, or set SPARKTF_OUTPUT")
+    assert refused(capsys, "runs") == (
+        "the output folder is not given: give --output PATH or --config FILE, or set SPARKTF_OUTPUT"
+    )
     assert "--output PATH" in refused(capsys, "show", "churn/1")
 
 
@@ -236,13 +238,15 @@ def test_a_run_is_found_by_its_name_its_path_or_a_configuration(root: Path, tmp_
         f"output: {{path: {root}}}}}",
         encoding="utf-8",
     )
-    by_config = find_output(None, str(config), {})
+    systems = FileSystems()
+    by_config = find_output(systems, None, str(config), {})
     expected = RunDirectory(str(root), "churn", "1")
-    assert find_run("churn/1", find_output(None, None, {"SPARKTF_OUTPUT": str(root)})).rundir == expected
-    assert find_run("1", by_config).rundir == expected
-    assert find_run("churn/1", by_config).rundir == expected
-    assert find_run("runs/churn/1/", None).rundir == expected
-    assert find_run(f"file://{root}/churn/1", by_config).rundir == expected
+    by_environment = find_output(systems, None, None, {"SPARKTF_OUTPUT": str(root)})
+    assert find_run(systems, "churn/1", by_environment).rundir == expected
+    assert find_run(systems, "1", by_config).rundir == expected
+    assert find_run(systems, "churn/1", by_config).rundir == expected
+    assert find_run(systems, "runs/churn/1/", None).rundir == expected
+    assert find_run(systems, f"file://{root}/churn/1", by_config).rundir == expected
 
 
 # --- show ---

@@ -84,7 +84,7 @@ def test_one_that_is_stopped_is_ended_and_the_next_try_has_another(
     monkeypatch.setattr(KNOBS, "scorer_silent_s", 1.0)
     errors = [task.exception(WITHIN_S) for task in tasks]
     assert [type(error) for error in errors] == [NodeLostError] * 2
-    assert any("was silent for" in str(error) and "and is ended" in str(error) for error in errors)
+    assert any("was silent for" in str(error) and "and was killed" in str(error) for error in errors)
     monkeypatch.setattr(KNOBS, "scorer_silent_s", WITHIN_S)
     scoring.task()
     assert scoring.process() != stopped
@@ -124,8 +124,8 @@ def test_one_that_is_dying_when_it_is_found_is_passed_over(scoring: Scoring, tmp
     [
         (0.0, 0.0, None),
         (KNOBS.scorer_silent_s, KNOBS.scorer_answer_s, None),
-        (KNOBS.scorer_silent_s + 1, 0.0, "was silent for 61 s, and is ended"),
-        (0.0, KNOBS.scorer_answer_s + 1, "gave no answer for 1801 s, and is ended"),
+        (KNOBS.scorer_silent_s + 1, 0.0, "was silent for 61 s and was killed"),
+        (0.0, KNOBS.scorer_answer_s + 1, "gave no answer for 1801 s and was killed"),
     ],
 )
 def test_it_hangs_where_it_is_silent_or_answers_nothing(silent_s: float, waited_s: float, what: str | None) -> None:

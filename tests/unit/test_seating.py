@@ -9,7 +9,7 @@ from specs import trainer_spec
 
 from sparktf.driver.gang.placement import HostNbytes
 from sparktf.driver.gang.roster import AgentRecord
-from sparktf.driver.gang.seating import Seating, seat
+from sparktf.driver.gang.seating import Seating, seat_agents
 from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import GangShape, NodeId, Role
@@ -30,7 +30,7 @@ def agents_on(*hosts: str) -> list[AgentRecord]:
 
 def seated(shape: GangShape, hosts: str, lies: HostNbytes) -> tuple[Seating, dict[str, bytes]]:
     written: dict[str, bytes] = {}
-    seating = seat(
+    seating = seat_agents(
         agents_on(*hosts), shape, lies, LocalStorage(), "plan", written.__setitem__, first=True, replay=False
     )
     return seating, written
@@ -89,7 +89,7 @@ def test_the_plan_keeps_where_the_workers_are() -> None:
     assert seating.workers == ("b", "d")
     assert seating.dealt == seating.hosts == ("c", "a", "b", "d")
     assert written == {"plan/nodes.json": b'["b", "d"]'}
-    assert seating.in_words == "2 workers, 1 ps and a coordinator on b, d, a, c"
+    assert seating.gang_text == "2 workers, 1 ps and a coordinator on b, d, a, c"
     assert str(seating.cluster.leader) == "chief 0"
     assert (seating.cluster.chief, seating.cluster.ps) == (("c:2",), ("a:0",))
     assert seating.cluster.worker == ("b:1", "d:3")
@@ -98,12 +98,12 @@ def test_the_plan_keeps_where_the_workers_are() -> None:
 def test_an_evaluator_is_in_nobodys_cluster_and_no_part_of_what_a_replay_deals(tmp_path: Path) -> None:
     shape = GangShape.of_workers(2, least=1).with_evaluator()
     written: dict[str, bytes] = {}
-    first = seat(agents_on(*"abc"), shape, {}, LocalStorage(), "", written.__setitem__, first=True, replay=False)
-    assert first.in_words == "2 workers and an evaluator on a, b, c"
+    first = seat_agents(agents_on(*"abc"), shape, {}, LocalStorage(), "", written.__setitem__, first=True, replay=False)
+    assert first.gang_text == "2 workers and an evaluator on a, b, c"
     assert (first.cluster.worker, first.cluster.chief, first.cluster.ps) == (("a:0", "b:1"), (), ())
     assert str(first.cluster.leader) == "worker 0"
     (tmp_path / "nodes.json").write_bytes(written["/nodes.json"])
-    again = seat(
+    again = seat_agents(
         agents_on(*"bda"), shape, {}, LocalStorage(), str(tmp_path), written.__setitem__, first=True, replay=True
     )
     assert (again.workers, again.dealt) == (("d", "b"), ("a", "b", "a"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId, Role
 from sparktf.trainer.parameter_server.membership import seats
-from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_abandoned, is_cut_off
+from sparktf.trainer.parameter_server.membership.seats import Call, Reach, are_filled, is_abandoned, is_cut_off
 from sparktf.wire.control import WorkerPlace
 
 
@@ -17,9 +17,9 @@ def seat(
     address: str = "h:1",
     stand_in: bool = False,
     is_called: bool = False,
-) -> Seat:
+) -> Reach:
     place = WorkerPlace(node=NodeId(role=Role.WORKER, index=0), incarnation=now, address=address, stand_in=stand_in)
-    return Seat(is_lost, knew, place, is_called)
+    return Reach(is_lost, knew, place, is_called)
 
 
 def test_a_lost_worker_is_waited_for_until_its_successor_has_an_address() -> None:
@@ -51,11 +51,11 @@ def test_a_stand_in_takes_a_place_once_nothing_is_under_way_there() -> None:
 def test_what_broke_off_is_not_under_way_though_the_definition_has_been_sent_since() -> None:
     """Another worker was lost before TensorFlow's thread had the lock: both waited for ever."""
     place, error = seat(now=1, stand_in=True).now, OSError()
-    again = seats.seat(0, place, error, error, has_call=True)
+    again = seats.reach(0, place, error, error, has_call=True)
     assert not again.is_lost
     assert are_filled([again, seat(is_lost=True, now=1)], 0.0)
-    assert seats.seat(0, place, error, None, has_call=True).is_lost
-    assert not are_filled([seats.seat(0, place, None, error, has_call=True)], KNOBS.reconnect_s), "it is called there"
+    assert seats.reach(0, place, error, None, has_call=True).is_lost
+    assert not are_filled([seats.reach(0, place, None, error, has_call=True)], KNOBS.reconnect_s), "it is called there"
 
 
 def test_a_call_to_a_lost_worker_is_given_up_once_that_would_have_been_ended() -> None:

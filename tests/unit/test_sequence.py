@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from sparktf.driver.plan.dealing import DealtSlices, share
+from sparktf.driver.plan.dealing import DealtSlices, deal_slices
 from sparktf.feature import Feature, FeedSpec, Kind
 from sparktf.sequence import (
     Assignment,
@@ -94,7 +94,7 @@ class TestEpochOrder:
     def test_no_blocks_have_no_rows(self) -> None:
         order = EpochOrder(np.empty(0, np.int64), epoch=0, seed=3)
         assert order.rows == 0
-        assert lists(share(order, [], 3, rebalance=True)) == [[], [], []]
+        assert lists(deal_slices(order, [], 3, rebalance=True)) == [[], [], []]
 
 
 class TestShare:
@@ -104,7 +104,7 @@ class TestShare:
         for seed in range(200):
             order = EpochOrder(random_blocks(rng), epoch=seed % 3, seed=seed if seed % 2 else None)
             intervals = random_intervals(rng, order.rows)
-            shares = lists(share(order, intervals, int(rng.integers(1, 9)), rebalance=rebalance))
+            shares = lists(deal_slices(order, intervals, int(rng.integers(1, 9)), rebalance=rebalance))
             dealt = [s for part in shares for s in part]
             assert sorted(block_rows_of(dealt)) == sorted(block_rows_of(order.slices(intervals).tolist()))
             assert sorted(rows_of((s.first_row, s.first_row + s.stop - s.start) for s in dealt)) == rows_of(intervals)
@@ -113,25 +113,25 @@ class TestShare:
         rng = np.random.default_rng(2)
         for nodes in range(1, 30):
             order = EpochOrder(random_blocks(rng), epoch=0, seed=nodes)
-            shares = lists(share(order, random_intervals(rng, order.rows), nodes, rebalance=True))
+            shares = lists(deal_slices(order, random_intervals(rng, order.rows), nodes, rebalance=True))
             sizes = [sum(s.stop - s.start for s in part) for part in shares]
             assert max(sizes) - min(sizes) <= 1
 
     def test_without_rebalance_blocks_stay_whole_and_the_least_loaded_node_gets_the_next(self) -> None:
         order = EpochOrder(np.array([8, 3, 3, 3, 5]), epoch=0, seed=None)
-        shares = lists(share(order, [(0, 22)], 2, rebalance=False))
+        shares = lists(deal_slices(order, [(0, 22)], 2, rebalance=False))
         assert [[s.block for s in part] for part in shares] == [[0, 4], [1, 2, 3]]
 
     def test_more_nodes_than_rows_leave_some_with_none(self) -> None:
         order = EpochOrder(np.array([2]), epoch=0, seed=None)
-        shares = lists(share(order, [(0, 2)], 5, rebalance=True))
+        shares = lists(deal_slices(order, [(0, 2)], 5, rebalance=True))
         assert sorted(len(part) for part in shares) == [0, 0, 0, 1, 1]
 
     def test_a_thousand_nodes_and_a_hundred_thousand_blocks_take_no_quadratic_time(self) -> None:
         order = EpochOrder(np.full(100_000, 3), epoch=0, seed=1)
         intervals = [(i, i + 2) for i in range(0, 300_000, 6)]
         for rebalance in (True, False):
-            shares = lists(share(order, intervals, 1000, rebalance=rebalance))
+            shares = lists(deal_slices(order, intervals, 1000, rebalance=rebalance))
             assert sum(s.stop - s.start for part in shares for s in part) == 100_000
 
 
@@ -152,7 +152,7 @@ class TestCursor:
             cursor, seen = Cursor(epoch=1), []
             for nodes in (2, 3, 1, 5):
                 left = remaining(order.rows, cursor.done)
-                for part in lists(share(order, left, nodes, rebalance=bool(trial % 2))):
+                for part in lists(deal_slices(order, left, nodes, rebalance=bool(trial % 2))):
                     assignment = assignment_of(part, epoch=1)
                     taken = assignment.rows if nodes == 5 else int(rng.integers(0, assignment.rows + 1))
                     done = leading(assignment.intervals, taken)

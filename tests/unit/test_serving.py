@@ -22,10 +22,11 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.night import Night
-from sparktf.nightly.release import release_of, stored_release
+from sparktf.published.release import release_of
 from sparktf.published.serving import Published, Serving
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
+from sparktf.runs.model_commands import stored_release
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
@@ -496,7 +497,7 @@ def test_a_model_function_that_exports_nothing_is_refused_by_name(lab: Lab) -> N
     rundir = RunDirectory(lab.root, "t", "r")
     result = RunResult(run_id="r", name="t", verdict=Verdict.DONE)
     with pytest.raises(ModelContractError, match="run t/r has no model to publish"):
-        release_of(LocalStorage(), rundir, result, None, NOW_S)
+        release_of(LocalStorage(), rundir, result, None, NOW_S, dict)
 
 
 # --- configuration and commands ---
@@ -535,12 +536,12 @@ def test_what_is_no_day_is_refused(text: str, message: str) -> None:
 
 
 def test_models_are_kept_only_where_they_are_published() -> None:
-    with pytest.raises(ConfigError, match=r"output\.keep_models is of models that runs publish: give publish"):
+    with pytest.raises(ConfigError, match=r"output\.keep_models needs published models: give publish"):
         parse_config(CONFIG, ["output.keep_models=3"])
 
 
 def test_no_run_takes_the_folder_of_the_published_models() -> None:
-    with pytest.raises(ConfigError, match="--run-id serving is taken"):
+    with pytest.raises(ConfigError, match="--run-id serving is reserved"):
         RunDirectory("runs", "t", "serving")
 
 
@@ -569,11 +570,11 @@ def test_the_commands_list_roll_back_and_promote(
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (["models", "t"], "where are the runs? Give --output PATH"),
-        (["models", "t", "--output", "{root}"], "no model of t is published: there is none in {root}/t/serving"),
+        (["models", "t"], "the output folder is not given: give --output PATH"),
+        (["models", "t", "--output", "{root}"], "t has no published model in {root}/t/serving"),
         (["rollback", "t", "--output", "{root}"], "no model of t is published: {root}/t/serving has no CURRENT"),
-        (["promote", "r", "--output", "{root}"], "'r' is no run: write NAME/RUN_ID"),
-        (["models", "../t", "--output", "{root}"], "NAME '../t' is to name a folder"),
+        (["promote", "r", "--output", "{root}"], "'r' names no run: write NAME/RUN_ID"),
+        (["models", "../t", "--output", "{root}"], "NAME '../t' cannot name a folder"),
     ],
 )
 def test_a_command_that_cannot_be_done_says_why_and_returns_2(

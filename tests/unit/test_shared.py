@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.feed.arrays.shared import share, shared
+from sparktf.feed.arrays.shared import shared, write_shared
 
 
 def test_arrays_are_found_as_they_were_and_can_be_written_to() -> None:
@@ -24,7 +24,7 @@ def test_arrays_are_found_as_they_were_and_can_be_written_to() -> None:
         "square": texts.reshape(2, 2),
         "no text": np.empty(0, object),
     }
-    file = share(arrays)
+    file = write_shared(arrays)
     found = shared(file)
     os.close(file)
     assert list(found) == list(arrays)

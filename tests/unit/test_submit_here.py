@@ -8,6 +8,7 @@ import pytest
 
 from sparktf.config.load import parse_config
 from sparktf.errors import Verdict
+from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.command import submit
 
 CONFIG = """\
@@ -41,9 +42,9 @@ def test_an_application_of_yarns_that_a_driver_here_only_mentions_is_not_taken_f
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
     config = parse_config(CONFIG.format(folder=tmp_path))
 
-    assert submit(config, tmp_path, "r") == Verdict.INFRASTRUCTURE
+    assert submit(config, tmp_path, "r", FileSystems()) == Verdict.INFRASTRUCTURE
 
     said = "".join(capfd.readouterr())
     assert "the day's rows come from application_1700000000000_0042" in said
     assert "submitted as" not in said  # else Ctrl-C would end it
-    assert "the driver came to no verdict" in said
+    assert "the driver left no verdict" in said

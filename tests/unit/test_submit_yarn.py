@@ -67,7 +67,7 @@ def test_a_scheduler_that_makes_queues_has_more_than_it_lists(scheduler: dict[st
 
 
 def test_an_unknown_queue_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"^submit.queue: nigt is no queue of YARN's: name one of default, night$"):
+    with pytest.raises(ConfigError, match=r"^submit.queue: nigt does not exist in YARN: name one of default, night$"):
         check_submission(config("submit.queue=nigt"), NOWHERE, parse_queues(CAPACITY))
 
 
@@ -118,10 +118,10 @@ def test_the_files_of_a_configuration_folder_are_read(tmp_path: Path) -> None:
 def test_no_configuration_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match=r"^submit.master: yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR"):
         read_resource_managers(None)
-    with pytest.raises(ConfigError, match="there is no folder"):
+    with pytest.raises(ConfigError, match="does not exist: name the folder"):
         read_resource_managers(tmp_path / "nowhere")
     (tmp_path / "yarn-site.xml").write_text("<configuration>", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"yarn-site.xml is no Hadoop configuration that can be read"):
+    with pytest.raises(ConfigError, match=r"yarn-site.xml cannot be read as a Hadoop configuration"):
         read_resource_managers(tmp_path)
 
 

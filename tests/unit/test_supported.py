@@ -130,7 +130,7 @@ def test_one_that_will_do_or_that_spark_itself_chooses_is_not(tmp_path: Path, mo
 
 def test_a_python_without_our_packages_is_refused(tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", symlinks=True)
-    with pytest.raises(PreflightError, match=r"^PYSPARK_PYTHON=.*bare/bin/python has no numpy, pyarrow, pydantic"):
+    with pytest.raises(PreflightError, match=r"^PYSPARK_PYTHON=.*bare/bin/python lacks numpy, pyarrow, pydantic"):
         check_python(str(tmp_path / "bare/bin/python"), "PYSPARK_PYTHON")
     with pytest.raises(PreflightError, match=r"^PYSPARK_PYTHON=/nowhere/python cannot be run: .*No such file"):
         check_python("/nowhere/python", "PYSPARK_PYTHON")

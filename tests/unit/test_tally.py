@@ -51,7 +51,7 @@ def test_workers_count_for_themselves() -> None:
 
 def test_a_receipt_that_never_came_is_missed() -> None:
     tally = Tally([ONE])
-    with pytest.raises(LifecycleError, match="worker 0 tells of 2, and 1 has not come"):
+    with pytest.raises(LifecycleError, match="worker 0 sent receipt 2, but 1 is missing"):
         tally.take(answer(receipt(2, (0, 10))))
 
 

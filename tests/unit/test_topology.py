@@ -7,7 +7,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, in_words, tf_config
+from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, gang_text, tf_config
 
 
 def test_a_worker_sees_all_workers_and_its_own_task() -> None:
@@ -59,9 +59,9 @@ def test_a_gang_with_servers_is_led_by_its_coordinator_and_can_do_with_fewer_wor
 
     assert (shape.nodes, shape.fewest) == (6, 4)
     assert named(shape, 4) == ["chief 0", "ps 0", "ps 1", "worker 0"]
-    assert in_words(shape.members(4)) == "1 worker, 2 ps and a coordinator"
-    assert in_words(shape.members(6)) == "3 workers, 2 ps and a coordinator"
-    assert in_words(GangShape.of_workers(2, least=1).members(2)) == "2 worker(s)"
+    assert gang_text(shape.members(4)) == "1 worker, 2 ps and a coordinator"
+    assert gang_text(shape.members(6)) == "3 workers, 2 ps and a coordinator"
+    assert gang_text(GangShape.of_workers(2, least=1).members(2)) == "2 worker(s)"
 
 
 @pytest.mark.parametrize("role", [Role.CHIEF, Role.PS, Role.WORKER])

@@ -14,7 +14,7 @@ from lakes import array, batches, deal, plan_lake, write_file
 from sparktf.driver.plan.parquet_scan import spark_type
 from sparktf.errors import BadValueError
 from sparktf.feed.arrays.columns import Ragged, Strings
-from sparktf.feed.arrays.untyped import arrow_type, merged
+from sparktf.feed.arrays.untyped import arrow_type, merged_type
 
 NOTHING = pa.nulls(2)
 
@@ -98,6 +98,6 @@ def test_names_of_types_lead_to_these(spark: str) -> None:
 def test_what_is_known_stays() -> None:
     mine = pa.struct([("a", pa.null()), ("b", pa.int8())])
     theirs = pa.struct([("b", pa.int64()), ("a", pa.string())])
-    assert merged(mine, theirs) == pa.struct([("a", pa.string()), ("b", pa.int8())])
-    assert merged(mine, None) == mine
-    assert merged(pa.list_(pa.null()), pa.list_(pa.int8())) == pa.list_(pa.int8())
+    assert merged_type(mine, theirs) == pa.struct([("a", pa.string()), ("b", pa.int8())])
+    assert merged_type(mine, None) == mine
+    assert merged_type(pa.list_(pa.null()), pa.list_(pa.int8())) == pa.list_(pa.int8())

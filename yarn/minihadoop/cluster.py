@@ -95,7 +95,7 @@ class MiniHadoop:
         check: bool = True,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs a command on a host and returns what it said.
+        """Runs a command on a host and returns its output.
 
         Raises:
             CommandError: It failed, unless `check` is off.
@@ -160,12 +160,12 @@ class MiniHadoop:
         return read_record(self.folder.record(find_daemon(self.config, kind, host).name))
 
     def state(self, kind: str, host: str | None = None) -> State:
-        """Returns what the process of a daemon does."""
+        """Returns the state of a daemon's process."""
         process = self.process(kind, host)
         return process.state() if process else State.ENDED
 
     def kill(self, kind: str, host: str | None = None) -> None:
-        """Ends a daemon with kill -9. Containers outlive their NodeManager, as they would elsewhere."""
+        """Kills a daemon with kill -9. Containers outlive their NodeManager, as elsewhere."""
         self._send(signal.SIGKILL, kind, host, State.ENDED)
 
     def freeze(self, kind: str, host: str | None = None) -> None:
@@ -173,11 +173,11 @@ class MiniHadoop:
         self._send(signal.SIGSTOP, kind, host, State.FROZEN)
 
     def thaw(self, kind: str, host: str | None = None) -> None:
-        """Lets a frozen daemon go on."""
+        """Continues a frozen daemon."""
         self._send(signal.SIGCONT, kind, host, State.RUNNING)
 
     def start(self, kind: str, host: str | None = None) -> None:
-        """Starts a daemon that has ended, with the data it had; does not wait until the others know it.
+        """Starts a daemon that has ended, with its old data; does not wait until the others know it.
 
         Raises:
             RefusedError: It runs.

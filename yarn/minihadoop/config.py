@@ -1,4 +1,4 @@
-"""What cluster is wanted: a frozen description, from which names, addresses and ports follow."""
+"""The description of a cluster: a frozen value, from which names, addresses and ports follow."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class ClusterConfig:
 
     @classmethod
     def from_json(cls, text: str) -> ClusterConfig:
-        """Returns what `to_json` wrote."""
+        """Returns the configuration that `to_json` wrote."""
         values: dict[str, Any] = json.loads(text)
         settings = tuple((key, value) for key, value in values.pop("settings"))
         return cls(**values, settings=settings)

@@ -1,4 +1,4 @@
-"""The daemons of a cluster: which there are, and the Java command of each."""
+"""The daemons of a cluster, and the Java command of each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TOOLS = {
 
 @dataclass(frozen=True)
 class Kind:
-    """What a daemon is."""
+    """The kinds of daemons."""
 
     name: str
     main_class: str
@@ -88,7 +88,7 @@ class Daemon:
 
     @property
     def name(self) -> str:
-        """What its record and its log are called."""
+        """The name of its record and its log."""
         return f"{self.kind.name}@{self.host.name}"
 
     @property

@@ -12,11 +12,7 @@ from typing import ClassVar
 
 
 class MiniHadoopError(Exception):
-    """Base of all errors of minihadoop.
-
-    Attributes:
-        exit_code: What the command line returns for it.
-    """
+    """Base of all errors of minihadoop; `exit_code` is the command line's."""
 
     exit_code: ClassVar[int] = 1
 
@@ -32,4 +28,4 @@ class NotReadyError(MiniHadoopError, TimeoutError):
 
 
 class CommandError(MiniHadoopError, RuntimeError):
-    """A command failed; the message has its exit code and what it said last."""
+    """A command failed; the message has its exit code and its last output."""

@@ -56,7 +56,7 @@ class Hdfs:
         host: str | None = None,
         user: str = SUPERUSER,
     ) -> None:
-        """Writes a file, over one that is there.
+        """Writes a file, replacing an existing one.
 
         Args:
             host: Short name of the host with the first replica; the NameNode draws one by default.
@@ -80,17 +80,17 @@ class Hdfs:
         self._operation("PUT", path, "MKDIRS", user, permission=permission)
 
     def delete(self, path: str, user: str = SUPERUSER) -> bool:
-        """Deletes a file or a folder with all that is in it; returns whether there was one."""
+        """Deletes a file, or a folder with its content; returns whether there was one."""
         return bool(self._operation("DELETE", path, "DELETE", user, recursive="true")["boolean"])
 
     def set_quota(self, path: str, *, space_nbytes: int | None = None, names: int | None = None) -> None:
-        """Limits the bytes, with all replicas, and the number of names below a folder, or lifts what is None."""
+        """Limits the bytes, with all replicas, and the names below a folder; None removes a limit."""
         quotas = {"storagespacequota": space_nbytes, "namespacequota": names}
         wanted = {key: _NO_QUOTA if value is None else value for key, value in quotas.items()}
         request("PUT", self._url(path, "SETQUOTA", SUPERUSER, **wanted))
 
     def names(self, path: str, user: str = SUPERUSER) -> list[str]:
-        """Returns the names of what is in a folder, sorted."""
+        """Returns the names in a folder, sorted."""
         listed = json.loads(request("GET", self._url(path, "LISTSTATUS", user)))["FileStatuses"]["FileStatus"]
         return sorted(entry["pathSuffix"] for entry in listed)
 
@@ -106,7 +106,7 @@ class Hdfs:
         ]
 
     def fsck(self, path: str = "/") -> str:
-        """Returns what the NameNode's check of a path says, with files, blocks and where these are."""
+        """Returns the NameNode's check of a path, with files, blocks and their hosts."""
         wanted = query(ugi=SUPERUSER, path=path, files=1, blocks=1, locations=1)
         return request("GET", f"{self.url}/fsck?{wanted}", timeout_s=_TRANSFER_TIMEOUT_S).decode()
 

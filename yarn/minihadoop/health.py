@@ -1,4 +1,4 @@
-"""What a cluster lacks to be up, in words, and whose log may say why."""
+"""The conditions that a cluster lacks to be up, in words, and the log that may say why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_ANSWER = (*UNREACHABLE, CommandError)
 
 @dataclass(frozen=True)
 class Missing:
-    """Something that is not there yet; `kind` and `host` name the daemon that it depends on."""
+    """An unfulfilled condition; `kind` and `host` name the daemon that it depends on."""
 
     what: str
     kind: str
@@ -24,7 +24,7 @@ class Missing:
 
 
 def first_missing(hdfs: Hdfs, yarn: Yarn) -> Missing | None:
-    """Returns what keeps a cluster from being up: writable HDFS, every DataNode live, every NodeManager running."""
+    """Returns the first unfulfilled condition: writable HDFS, every DataNode live, every NodeManager running."""
     return _missing_in_hdfs(hdfs) or _missing_in_yarn(yarn)
 
 

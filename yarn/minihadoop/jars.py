@@ -21,7 +21,7 @@ _LAST_LINES = 15
 
 @dataclass(frozen=True)
 class Distribution:
-    """What the daemons run from; complete if its mark holds the pom that it was made from."""
+    """The files that the daemons run from; complete if its mark holds the pom that it was made from."""
 
     path: Path
 
@@ -59,7 +59,7 @@ def resolve(report: Callable[[str], None]) -> Distribution:
     """Returns the distribution, downloaded if the cache does not hold it whole.
 
     Raises:
-        RefusedError: There is nothing to download it with.
+        RefusedError: The tool for the download is missing.
         CommandError: Maven failed.
     """
     wanted = distribution()
@@ -77,7 +77,7 @@ def resolve(report: Callable[[str], None]) -> Distribution:
 
 
 def _download(wanted: Distribution, report: Callable[[str], None]) -> None:
-    """Fills a folder aside, then puts it in its place; what an interrupted download left there is thrown away."""
+    """Fills a folder aside, then moves it into place; deletes what an interrupted download left there."""
     if not shutil.which("mvn"):
         raise RefusedError(
             f"Maven is needed to download Hadoop and there is no mvn on the PATH: install it "

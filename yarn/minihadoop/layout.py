@@ -18,13 +18,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True)
 class ClusterFolder:
-    """All that a cluster has on disk; removed with it.
+    """All files of a cluster; removed with it."""
 
-    Attributes:
-        path: The folder. Records of processes in it are believed only under the boot that wrote them.
-    """
-
-    path: Path
+    path: Path  # The folder. Records of processes in it are valid only under the boot that wrote them.
 
     @classmethod
     def of(cls, name: str) -> ClusterFolder:
@@ -37,7 +33,7 @@ class ClusterFolder:
         return cls(cache_root() / "clusters" / name)
 
     def record(self, name: str) -> Path:
-        """Returns where the process of that name records itself."""
+        """Returns the path at which the process of that name records itself."""
         return self._records / name
 
     def records(self) -> list[Path]:
@@ -75,11 +71,11 @@ class ClusterFolder:
         self._config.write_text(config.to_json(), encoding="utf-8")
 
     def mark_complete(self) -> None:
-        """Says that the start came to its end."""
+        """Records that the start is complete."""
         self._complete.touch()
 
     def is_complete(self) -> bool:
-        """Whether a start came to its end here, since the machine booted."""
+        """Whether a start was completed here since the machine booted."""
         return self._complete.exists() and self.is_of_this_boot()
 
     def is_of_this_boot(self) -> bool:

@@ -1,4 +1,4 @@
-"""Bringing a cluster up, and taking it down to the last trace."""
+"""Brings a cluster up, and takes it down to the last trace."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Report = Callable[[str], None]
 
 
 def up(config: ClusterConfig, report: Report) -> MiniHadoop:
-    """Brings a cluster up, or what is missing of one that is up; interrupted, a start leaves nothing.
+    """Brings a cluster up, or the missing parts of a running one; interrupted, a start leaves nothing.
 
     Raises:
-        RefusedError: The machine lacks something, or a cluster of that name was asked for otherwise.
+        RefusedError: The machine lacks something, or the running cluster has another configuration.
         NotReadyError: It did not come up in time.
         CommandError: A step of the start failed.
     """
@@ -71,7 +71,7 @@ def down(name: str, report: Report) -> bool:
 
 
 def names() -> list[str]:
-    """Returns the names of the clusters that have left something on this machine, up or not."""
+    """Returns the names of the clusters that have left files on this machine, up or not."""
     return sorted(path.name for path in ClusterFolder.of(ClusterConfig.name).path.parent.glob("*"))
 
 
@@ -81,7 +81,7 @@ def _is_up(folder: ClusterFolder) -> bool:
 
 
 def _complete(config: ClusterConfig, folder: ClusterFolder, report: Report) -> MiniHadoop:
-    """Thaws, mends and starts what is missing of a cluster that is up."""
+    """Thaws, mends and starts the missing parts of a running cluster."""
     there = folder.read_config()
     if config != there:
         wanted, existing = asdict(config), asdict(there)

@@ -1,4 +1,4 @@
-"""What the machine must have, looked at before anything is started; each absence is one clear line."""
+"""Checks the machine before anything is started; each missing tool is one clear line."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _GONE = (ProcessLookupError, FileNotFoundError)
 
 
 class State(enum.Enum):
-    """What a process does."""
+    """The states of a process."""
 
     RUNNING = "running"
     FROZEN = "frozen"
@@ -79,14 +79,14 @@ def spawn(
     """Starts a process that outlives this one, and waits until it has written its record.
 
     Args:
-        record: Where it writes itself down before it becomes `command`.
-        command: What it becomes.
-        log: Where its output goes.
+        record: Where it records itself before it becomes `command`.
+        command: The program.
+        log: File for its output.
         variables: Its environment.
-        prefix: Puts what follows it into the namespaces it is to run in, and becomes it.
+        prefix: Command that enters the namespaces of the process, followed by the program.
 
     Raises:
-        NotReadyError: It did not get so far.
+        NotReadyError: It did not record itself.
     """
     record.unlink(missing_ok=True)
     recorded_command = ["sh", "-c", 'cat "/proc/$$/stat" >"$0" && exec "$@"', str(record), *command]
@@ -157,7 +157,7 @@ def owned(folder: ClusterFolder) -> set[Process]:
 
 
 def end_all(folder: ClusterFolder, deadline_s: float = 20) -> None:
-    """Ends every process of the cluster, also what they start meanwhile.
+    """Ends every process of the cluster, and those that they start meanwhile.
 
     Raises:
         NotReadyError: Some are still there at the deadline.
@@ -183,7 +183,7 @@ def _all_processes() -> Iterator[_Stat]:
 
 
 def _lineage() -> set[int]:
-    """Returns the pids of this process and of all that it descends from."""
+    """Returns the pids of this process and of its ancestors."""
     pids: set[int] = set()
     pid = os.getpid()
     while pid and (stat := _read_stat(pid)):

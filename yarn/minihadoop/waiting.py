@@ -14,10 +14,10 @@ def wait_for(what: str, missing: Callable[[], str], deadline_s: float, clues: Ca
     """Waits until `missing` returns an empty text.
 
     Args:
-        what: What is waited for, for the error: "the DataNode of host2 is dead to the NameNode".
+        what: The condition, for the error: "the DataNode of host2 is dead to the NameNode".
         missing: Returns what is still missing, in words.
         deadline_s: Time to wait.
-        clues: Returns what may explain it, such as the last lines of a log.
+        clues: Returns a possible explanation, such as the last lines of a log.
 
     Raises:
         NotReadyError: Something is still missing at the deadline.

@@ -26,7 +26,7 @@ def request(
     """Sends a request and returns the answer's body; redirects of GET are followed.
 
     Raises:
-        CommandError: The daemon refused, with what it said.
+        CommandError: The daemon refused, with its message.
         OSError: It was not reached.
     """
     call = urllib.request.Request(url, data=body, method=method, headers={"Content-Type": content_type})
@@ -50,7 +50,7 @@ def query(**parameters: str | int) -> str:
 
 
 def _reason(said: str) -> str:
-    """Returns the message of WebHDFS's and YARN's errors; of others, all that was said."""
+    """Returns the message of WebHDFS's and YARN's errors; for others, the whole answer."""
     try:
         remote = json.loads(said)["RemoteException"]
         return f"{remote['exception']}: {remote['message']}"

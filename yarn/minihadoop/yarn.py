@@ -27,19 +27,14 @@ class NodeState(enum.Enum):
 
 @dataclass(frozen=True)
 class Application:
-    """One application: where it is, how it ended, and why.
-
-    Attributes:
-        state: NEW, ACCEPTED, RUNNING, FINISHED, FAILED, KILLED, ...: where YARN is with it.
-        final_status: UNDEFINED, SUCCEEDED, FAILED or KILLED: what it said of itself.
-    """
+    """One application: where it is, how it ended, and why."""
 
     id: str
     name: str
     user: str
     queue: str
-    state: str
-    final_status: str
+    state: str  # NEW, ACCEPTED, RUNNING, FINISHED, FAILED, KILLED, ...: where YARN is with it
+    final_status: str  # UNDEFINED, SUCCEEDED, FAILED or KILLED: what it said of itself
     progress: float
     tags: tuple[str, ...]
     diagnostics: str
@@ -48,7 +43,7 @@ class Application:
 
     @property
     def has_ended(self) -> bool:
-        """Whether YARN is done with it."""
+        """Whether it has ended for YARN."""
         return self.state in _ENDED
 
 
@@ -80,10 +75,10 @@ class Yarn:
         return _application(get_json(f"{self.url}/ws/v1/cluster/apps/{application_id}")["app"])
 
     def ended_application(self, application_id: str) -> Application:
-        """Returns an application that is ending, once YARN is done with it: a moment after whoever submitted it leaves.
+        """Returns an application that is ending, once YARN has ended it: a moment after its submitter leaves.
 
         Raises:
-            NotReadyError: It has not ended, in time.
+            NotReadyError: It has not ended in time.
         """
 
         def missing() -> str:
@@ -108,13 +103,13 @@ class Yarn:
         return states
 
     def log_aggregation(self, application_id: str) -> str:
-        """Returns how far the hosts are with storing an application's logs in HDFS: RUNNING, SUCCEEDED, FAILED, ..."""
+        """Returns the state of storing an application's logs in HDFS: RUNNING, SUCCEEDED, FAILED, ..."""
         return str(get_json(f"{self.url}/ws/v1/cluster/apps/{application_id}")["app"]["logAggregationStatus"])
 
     def container_logs(self, application_id: str) -> list[ContainerLog]:
-        """Returns what an application's containers have written so far.
+        """Returns the logs of an application's containers so far.
 
-        They stand on the hosts' disks until the application ends; from then on `MiniHadoop.aggregated_logs` has them.
+        They are on the hosts' disks until the application ends; from then on `MiniHadoop.aggregated_logs` has them.
         """
         return [
             ContainerLog(host.name, path.parent.name, path.name, path.read_text(encoding="utf-8", errors="replace"))

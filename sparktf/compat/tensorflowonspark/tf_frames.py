@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 from sparktf import tfrecords
 from sparktf.errors import BadValueError
 from sparktf.feed.formats.example_writer import example_messages
-from sparktf.feed.formats.examples import ListKind, Values, read_example
+from sparktf.feed.formats.examples import FeatureValues, ListKind, read_example
 from sparktf.feed.formats.record_types import record_type
 
 _CHUNK_ROWS = 256
@@ -114,7 +114,7 @@ def _arrow_type(name: str, dtype: str) -> pa.DataType:
         raise BadValueError(f"column {name!r} is of type {dtype}, of which a feature cannot be made: cast it") from None
 
 
-def _plain(values: Values, is_binary: bool) -> Any:
+def _plain(values: FeatureValues, is_binary: bool) -> Any:
     kind, found = values
     if kind is ListKind.BYTES:
         found = [bytearray(value) if is_binary else value.decode() for value in found]
@@ -123,7 +123,7 @@ def _plain(values: Values, is_binary: bool) -> Any:
     return found[0] if found else None
 
 
-def _sql_type(values: Values, is_binary: bool) -> t.DataType:
+def _sql_type(values: FeatureValues, is_binary: bool) -> t.DataType:
     kind, found = values
     one = _SQL.get(kind) or (t.BinaryType() if is_binary else t.StringType())
     return t.ArrayType(one) if len(found) > 1 else one

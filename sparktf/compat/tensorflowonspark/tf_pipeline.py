@@ -19,13 +19,12 @@ from pyspark.sql import functions as sql
 from pyspark.sql import types as t
 
 from sparktf.compat.tensorflowonspark.tf_cluster import InputMode, run
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.errors import ConfigError, ModelContractError
 from sparktf.feature import Feature, FeedSpec, Kind
 from sparktf.predict.exported_model import ExportedModel, saved_files
 from sparktf.predict.loaded import SIGNATURE, LoadedModel, quoted
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.exported import ModelFeed, ModelOutput
 
 _TAG = "serve"
@@ -237,7 +236,7 @@ def saved_model(
         StorageError: the storage failed.
     """
     spark = dataset.sparkSession
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     folder = file_systems.normalise(folder).rstrip("/")
     storage = file_systems.open(folder)
     files, key = saved_files(storage, folder)

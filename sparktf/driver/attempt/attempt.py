@@ -17,7 +17,7 @@ from sparktf.driver.attempt.members import Trainer, are_training, rows_trained
 from sparktf.driver.attempt.rows.accounting import EpochAccount, is_wrong_before
 from sparktf.driver.attempt.rows.fed_rows import FedRows
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
-from sparktf.driver.attempt.rows.ledger import FeedPlace, Ledger
+from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.driver.attempt.rows.shares import Dealing, done_of, keeps
 from sparktf.driver.attempt.saves import Save, Start, Uploads
 from sparktf.driver.attempt.standing import Known, Standing, standing
@@ -96,7 +96,7 @@ class Attempt(Crew):
         self._leases = LeaseBooks(plan, start.cursor, config, {n: self.trainers[n].host for n in self._lessees})
         self.losses = Losses(self._lessees, config, self._leases.fruitful)
         takers = {stream: self.evaluation.fed(stream, self.trainers) for stream in plan.staged}
-        places = {trainer.node: FeedPlace(trainer.host, trainer.jvm) for trainer in trainers}
+        places = {trainer.node: FeedAddress(trainer.host, trainer.jvm) for trainer in trainers}
         epoch, splits, rebalance = start.cursor.epoch, start.splits, config.data.rebalance
         ledger = Ledger(places, clock, expected=splits, epoch=epoch, rebalance=rebalance, takers=takers)
         self.fed = FedRows(self._leases, ledger if plan.staged else None)
@@ -232,8 +232,7 @@ class Attempt(Crew):
         if self.state is not AttemptState.RUNNING:
             return found.outcome
         self.evaluation = found.evaluation
-        for failure in found.failures:
-            self._failures.note(failure)
+        self._failures.told.extend(found.failures)
         for trainer, record in found.lost:
             self._replace(trainer, record, is_silence=True)
             trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused

@@ -39,7 +39,7 @@ def is_over(known: KnownCommits) -> bool:
     return known.is_whole and next_commit(known) is None
 
 
-def best_of(known: KnownCommits, rule: KeepRule | None) -> BestWeights | None:
+def best_commit(known: KnownCommits, rule: KeepRule | None) -> BestWeights | None:
     """Returns the best of the commits that are there and evaluated; None without a rule, or without numbers."""
     results = (known.results.get(commit.step) for commit in known.there)
     best = rule.best(result for result in results if result is not None) if rule is not None else None
@@ -51,7 +51,7 @@ def best_of(known: KnownCommits, rule: KeepRule | None) -> BestWeights | None:
 
 def may_go(known: KnownCommits, steps: Sequence[int], rule: KeepRule | None) -> tuple[int, ...]:
     """Returns which of these commits, newer ones being there, may be removed: not what is being read, nor the best."""
-    best = best_of(known, rule)
+    best = best_commit(known, rule)
     stay = {known.reading, None if best is None else best.evaluation.step}
     return tuple(step for step in steps if step not in stay)
 
@@ -114,7 +114,7 @@ class Commits:
             if not is_over(self._known):
                 return NextCommit(commit=commit)
             there = self._known.there
-            return NextCommit(is_over=True, best=best_of(self._known, rule), last=there[-1] if there else None)
+            return NextCommit(is_over=True, best=best_commit(self._known, rule), last=there[-1] if there else None)
 
     def release(self, steps: Sequence[int], rule: KeepRule | None) -> tuple[int, ...]:
         """Returns which of these commits may be removed now: nobody is told to read them from then on."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from sparktf.driver.attempt.members import Members
 from sparktf.driver.attempt.rows.accounting import EpochAccount, MadeByWorker
-from sparktf.results.samples import Samples
+from sparktf.results.events import Samples
 from sparktf.results.usage import Made, Staleness, Usage
 from sparktf.topology import NodeId
 

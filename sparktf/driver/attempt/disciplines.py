@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from sparktf.config.strategies import Strategy
 from sparktf.driver.attempt.discipline import Discipline, Fail, Replace, Share
 from sparktf.driver.attempt.members import Members, Trainer
-from sparktf.driver.attempt.saves import Save, Start, joined, with_others
+from sparktf.driver.attempt.saves import Save, Start, joined_save, with_others
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Stream
@@ -50,7 +50,7 @@ class Lockstep:
         """See `Discipline`. Each node tells what it has trained, and the chief has the files."""
         if any(node not in uploads for node in members):
             return None
-        return joined(start, [uploads[node] for node in members])
+        return joined_save(start, [uploads[node] for node in members])
 
     def is_done(self, members: Members) -> bool:
         """See `Discipline`."""
@@ -94,7 +94,7 @@ class Asynchronous:
         if coordinator is None:
             return None
         whole = with_others(coordinator, [uploads.get(node) for node in members if node.role is Role.PS])
-        return None if whole is None else joined(start, [whole])
+        return None if whole is None else joined_save(start, [whole])
 
     def is_done(self, members: Members) -> bool:
         """See `Discipline`. Workers and servers stay until they are told to stop."""

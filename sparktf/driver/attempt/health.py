@@ -71,7 +71,6 @@ class Failures:
         self.told: list[Failure] = []
 
     def note(self, failure: Failure) -> None:
-        """Adds a failure."""
         self.told.append(failure)
 
     def add_log(self, node: str, log: dict[str, Any]) -> bool:

@@ -79,7 +79,6 @@ class Uploads:
         self._by_step: dict[int, dict[NodeId, Uploaded]] = {}
 
     def add(self, upload: Uploaded) -> None:
-        """Notes a node's part of a checkpoint."""
         self._by_step.setdefault(upload.step, {})[upload.node] = upload
 
     def collect(self, saved: Callable[[Mapping[NodeId, Uploaded]], Save | None]) -> list[Save]:
@@ -94,7 +93,7 @@ class Uploads:
         return list(found.values())
 
 
-def joined(start: Start, uploads: Sequence[Uploaded]) -> Save:
+def joined_save(start: Start, uploads: Sequence[Uploaded]) -> Save:
     """Returns the checkpoint of nodes that have all saved at the same step, the chief's upload first."""
     chief = uploads[0]
     goes_on = start.cursor.epoch == chief.epoch

@@ -47,6 +47,12 @@ def code_files(modules: Mapping[str, str], path: Sequence[str]) -> Files:
     return code.files
 
 
+def package_files(package: str, path: Sequence[str]) -> Files:
+    """Returns all files of a package which needs nothing that lies beside it; empty where it need not travel."""
+    base = _base(package, path)
+    return {} if base is None else {file.relative_to(base).as_posix(): file for file in _unit(base, package)}
+
+
 def code_digest(config: JobConfig) -> str:
     """Returns a short text that differs where what travels for a configuration does; "" where nothing has to.
 
@@ -156,17 +162,6 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield from _walk(entry)
         elif entry.is_file():
             yield entry
-
-
-def _check_size(key: str, top: str, base: Path, files: Files) -> None:
-    sizes = {file: file.stat().st_size for file in files.values()}
-    if sum(sizes.values()) > LIMIT_NBYTES:
-        largest = max(sizes, key=lambda file: sizes[file])
-        raise ConfigError(
-            f"{key}: module {top} in {base} and its files are more than the {LIMIT_NBYTES >> 20} MiB that go to every "
-            f"node as code; the largest is {largest} ({sizes[largest] / 1e6:,.0f} MB): move what is no code elsewhere, "
-            "and read it from where every node reaches it"
-        )
 
 
 def _parsed(source: Path) -> ast.Module:

@@ -99,7 +99,7 @@ class Dispatcher:
         """Returns who answers what; each raises `RefusedError` for what comes too late, or from a stranger."""
         return {
             Action.REGISTER: Handler(Registration, self._roster.register),
-            Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._agent_heartbeat),
+            Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._beat),
             Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
             Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._training().lease, m)),
@@ -130,9 +130,9 @@ class Dispatcher:
             self._current().hear(message)  # whoever has lost its place is refused, also what it was answered before
         return self._answers.once(message.trainer, action, message.number, lambda: serve(message))
 
-    def _agent_heartbeat(self, message: AgentHeartbeat) -> Message:
-        heard = partial(self._roster.heartbeat, message)
-        return self._answers.once(message.agent, Action.AGENT_HEARTBEAT, message.number, heard)
+    def _beat(self, message: AgentHeartbeat) -> Message:
+        serve = partial(self._roster.heartbeat, message)
+        return self._answers.once(message.agent, Action.AGENT_HEARTBEAT, message.number, serve)
 
     def _current(self) -> Crew:
         if self.attempt is None:

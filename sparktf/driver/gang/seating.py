@@ -20,7 +20,7 @@ from sparktf.results.result import AttemptResult, NodeResult
 from sparktf.results.usage import Usage
 from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage
-from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, in_words
+from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, gang_text
 from sparktf.wire.trainer_spec import Training
 
 
@@ -49,11 +49,11 @@ class Seating:
         return tuple(agent.registration.host for node, agent in self._seats() if node.role is Role.WORKER)
 
     @property
-    def in_words(self) -> str:
+    def gang_text(self) -> str:
         """Who the nodes are, and where: "2 workers, 1 ps and a coordinator on ...", in this order."""
         order = (Role.WORKER, Role.PS, Role.CHIEF, Role.EVALUATOR)
         seats = sorted(self._seats(), key=lambda seat: order.index(seat[0].role))
-        return f"{in_words(self.members)} on {', '.join(agent.registration.host for _, agent in seats)}"
+        return f"{gang_text(self.members)} on {', '.join(agent.registration.host for _, agent in seats)}"
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -162,7 +162,7 @@ def _advice(attempt: Attempt, server_nbytes: int) -> str:
     return advise(of(Role.WORKER), of(Role.PS), coordinator, server_nbytes=server_nbytes)
 
 
-def seat(
+def seat_agents(
     agents: list[AgentRecord],
     shape: GangShape,
     host_nbytes: HostNbytes,

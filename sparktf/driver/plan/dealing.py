@@ -47,7 +47,7 @@ class DealtSlices(Sequence[Slices]):
         return self.slices.take(slice(start, stop))
 
 
-def share(order: EpochOrder, intervals: Sequence[Interval], nodes: int, *, rebalance: bool) -> DealtSlices:
+def deal_slices(order: EpochOrder, intervals: Sequence[Interval], nodes: int, *, rebalance: bool) -> DealtSlices:
     """Deals the rows of `intervals` to `nodes` nodes.
 
     Args:

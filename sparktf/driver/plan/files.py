@@ -28,7 +28,7 @@ from sparktf.errors import (
     StorageNotFoundError,
 )
 from sparktf.feed.arrays.nested import column_of, leaf_types, prefixes, type_of
-from sparktf.feed.arrays.untyped import has_untyped, is_untyped, merged
+from sparktf.feed.arrays.untyped import has_untyped, is_untyped, merged_type
 from sparktf.feed.arrays.vectors import plain_column
 from sparktf.feed.formats.footer import columns_of, long_decimal
 from sparktf.feed.formats.parquet_file import group_extent, leaf_columns, open_file, open_parquet, reading, rows_told
@@ -179,7 +179,7 @@ def _with_types(
         for first in range(0, len(paths) if wanted else 0, FOOTER_THREADS):
             for schema in pool.map(partial(_schema_of, storage), paths[first : first + FOOTER_THREADS]):
                 there = dict(zip(schema.names, schema.types, strict=False))
-                found |= {name: merged(found[name], there.get(name)) for name in wanted}
+                found |= {name: merged_type(found[name], there.get(name)) for name in wanted}
             wanted = [name for name in wanted if has_untyped(found[name])]
             if not wanted:
                 break

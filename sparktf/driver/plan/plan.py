@@ -12,7 +12,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.driver.plan.dealing import BlockHosts, DealtSlices, share, share_locally
+from sparktf.driver.plan.dealing import BlockHosts, DealtSlices, deal_slices, share_locally
 from sparktf.driver.plan.locality import NO_HOST, Replicas, distinct, ranges
 from sparktf.feature import FeedSpec
 from sparktf.sequence import (
@@ -167,7 +167,7 @@ class Plan:
 
         Args:
             nodes: The host of each node.
-            rebalance: See `sparktf.driver.plan.dealing.share`.
+            rebalance: See `sparktf.driver.plan.dealing.deal_slices`.
             locality: Whether to look where the data lies; `Split.local_nbytes` says it either way.
 
         Returns:
@@ -179,7 +179,7 @@ class Plan:
             local = table.block_hosts.local_nodes(hosts, len(table.block_rows))
             shares = share_locally(slices, local, len(nodes), rebalance=rebalance)
         else:
-            shares = share(order, intervals, len(nodes), rebalance=rebalance)
+            shares = deal_slices(order, intervals, len(nodes), rebalance=rebalance)
         return Assignments(self, stream, epoch, hosts, shares)
 
     def pieces(self, stream: Stream, slices: Slices, host: int) -> tuple[Piece, ...]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from sparktf.driver.plan.features import Schema
 from sparktf.driver.plan.files import FOOTER_THREADS, RowGroups, Source
 from sparktf.errors import BadValueError, CorruptFileError
-from sparktf.feed.formats.examples import ListKind, Values, read_example
+from sparktf.feed.formats.examples import FeatureValues, ListKind, read_example
 from sparktf.feed.formats.record_file import RecordGroup, first_records, group_records
 from sparktf.feed.formats.record_types import record_type
 from sparktf.feed.formats.splits import partition_type
@@ -90,7 +90,7 @@ def _looked_at(declared: Mapping[str, str] | None, sample: int) -> tuple[str, st
     return f" in the first {sample:,} records", "data.record_types names features that come later, with their types"
 
 
-def infer_types(records: Iterable[tuple[str, Mapping[str, Values]]], lengths: dict[str, int]) -> dict[str, str]:
+def infer_types(records: Iterable[tuple[str, Mapping[str, FeatureValues]]], lengths: dict[str, int]) -> dict[str, str]:
     """Returns the type of each feature of some records, by name.
 
     A feature that has one value at most in each record is no list. Bytes are text where all are UTF-8.
@@ -135,7 +135,7 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _sample(storage: Storage, files: Sequence[str], count: int) -> Iterator[tuple[str, Mapping[str, Values]]]:
+def _sample(storage: Storage, files: Sequence[str], count: int) -> Iterator[tuple[str, Mapping[str, FeatureValues]]]:
     """Yields some records: the first ones of some files."""
     chosen = sorted({int(i) for i in np.linspace(0, len(files) - 1, min(_SAMPLED_FILES, len(files)))})
     for i in chosen:

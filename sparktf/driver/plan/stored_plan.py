@@ -85,6 +85,18 @@ def load_plan(storage: Storage, folder: str) -> Plan:
     )
 
 
+def data_read(storage: Storage, folder: str) -> dict[str, Any]:
+    """Returns what the run of a stored plan has read, as a published model tells it: the plan's files; of a stream that
+    Spark fed, that it did. Raises what `load_plan` does.
+    """
+    plan = load_plan(storage, folder)
+    files: list[dict[str, Any]] = [{"path": path} for path in plan.files]
+    if plan.stamps is not None:
+        for file, stamp in zip(files, plan.stamps.tolist(), strict=True):
+            file["nbytes"], file["modified_ms"] = stamp[:2]
+    return {"plan_hash": plan.plan_hash, "files": files, "fed_by_spark": [stream.value for stream in plan.staged]}
+
+
 def _stream_path(folder: str, stream: Stream) -> str:
     return f"{folder}/{stream.value}.parquet"
 

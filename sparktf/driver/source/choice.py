@@ -88,13 +88,7 @@ def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Call
     try:
         planned = plan()
     except NotPlainError as error:
-        if config.data.mode == "direct":
-            raise ConfigError(f"data.mode: direct cannot read data.path as Spark does: {error}") from error
-        if config.data.validation is not None and config.data.validation.path is not None:
-            raise ConfigError(
-                f"data.validation.path goes with files that trainers read, but {error}: use data.validation.where or "
-                "fraction, or write the files anew"
-            ) from error
+        check_lake_may_be_fed(config, error)
         return _through_spark(config, origin, str(error), say)
     form = planned_format_of(planned.spec)
     types = form.told(config.data, planned.spec)
@@ -132,6 +126,22 @@ def _through_spark(config: JobConfig, origin: Origin, reason: str, say: Callable
     if origin.is_unordered:
         say(f"data: {UNORDERED}")
     return replace(plan, source_version=version.number)
+
+
+def check_lake_may_be_fed(config: JobConfig, error: NotPlainError) -> None:
+    """Refuses files that Spark alone can read where they may not be read through it.
+
+    Raises:
+        ConfigError: `data.mode` is direct, or `data.validation.path` is set; and what `check_may_be_fed` raises.
+    """
+    if config.data.mode == "direct":
+        raise ConfigError(f"data.mode: direct cannot read data.path as Spark does: {error}") from error
+    if config.data.validation is not None and config.data.validation.path is not None:
+        raise ConfigError(
+            f"data.validation.path goes with files that trainers read, but {error}: use data.validation.where or "
+            "fraction, or write the files anew"
+        ) from error
+    check_may_be_fed(config, str(error))
 
 
 def check_may_be_fed(config: JobConfig, reason: str) -> None:

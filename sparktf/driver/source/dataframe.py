@@ -17,9 +17,9 @@ from sparktf.config.data_section import NO_SOURCE
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import UsersCode, load_module
 from sparktf.driver.source.lake import NO_FILES, PlannedFiles
-from sparktf.driver.source.partition_filter import first_line, quiet_query_logger
+from sparktf.driver.source.partition_filter import quiet_query_logger, spark_message
 from sparktf.driver.source.spark_formats import spark_format
-from sparktf.driver.source.table_version import VERSION_OPTION, Moment, TableVersion, list_in_order, version_of
+from sparktf.driver.source.table_version import VERSION_OPTION, Moment, TableVersion, list_in_order, table_version_of
 from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
 
@@ -127,14 +127,14 @@ def _table(spark: SparkSession, read: Read, moment: Moment, source: str, name: s
     try:
         df = _as_of(read, moment)
     except PySparkException as error:
-        reason = first_line(error)
+        reason = spark_message(error)
         if _NO_VERSIONS in reason:
             raise ConfigError(moment.without_versions(called)) from error
         if any(sign in reason for sign in _VERSION_NOT_FOUND):
             raise SourceNotFoundError(moment.not_found(called, reason)) from error
         raise
     _batch(df, source)
-    version = version_of(df)
+    version = table_version_of(df)
     if version is None and moment.options:
         raise ConfigError(moment.without_versions(called))
     if version is not None and moment.number is None:
@@ -147,14 +147,14 @@ def _as_of(read: Read, moment: Moment) -> DataFrame:
         return read(moment.options)
     except PySparkException as error:
         # Delta's word for a moment after its last commit, at which the table was what it is now.
-        if _UNCHANGED_SINCE not in first_line(error):
+        if _UNCHANGED_SINCE not in spark_message(error):
             raise
     newest = read({})
-    version = version_of(newest)
+    version = table_version_of(newest)
     try:
         return read(moment.options)  # a commit may have come in between
     except PySparkException as error:
-        if _UNCHANGED_SINCE not in first_line(error) or version is None:
+        if _UNCHANGED_SINCE not in spark_message(error) or version is None:
             raise
         return read({VERSION_OPTION: str(version.number)})
 
@@ -182,7 +182,7 @@ def spark_errors(key: str) -> Iterator[None]:
         with quiet_query_logger():
             yield
     except PySparkException as error:
-        reason = first_line(error)
+        reason = spark_message(error)
         raise _kind(reason)(f"{key}: {reason}") from error
     except Py4JError as error:
         reason = _java_line(error)

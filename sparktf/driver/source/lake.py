@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
 from sparktf.driver.plan.plan import Plan
-from sparktf.driver.source.partition_filter import first_line
+from sparktf.driver.source.partition_filter import spark_message
 from sparktf.driver.source.scan import files_scanned, folders_are_columns
 from sparktf.sequence import Stream
 
@@ -90,7 +90,7 @@ def _all_below(reader: Callable[[], DataFrameReader], path: str) -> DataFrame:
     try:
         lake = reader().load(path)
     except PySparkException as error:
-        if not any(sign in first_line(error) for sign in NO_FILES):
+        if not any(sign in spark_message(error) for sign in NO_FILES):
             raise
     else:
         if folders_are_columns(lake) is not False:

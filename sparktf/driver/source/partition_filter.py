@@ -63,7 +63,7 @@ def filter_partitions(
 
 def _reason(error: PySparkException) -> str:
     """Returns what Spark says. Of an unknown column, it would suggest a partition column for one of the files."""
-    reason = first_line(error)
+    reason = spark_message(error)
     unknown = _UNKNOWN.match(reason)
     if unknown is None:
         return reason
@@ -76,7 +76,7 @@ def _arrow_value(value: PartitionValue, kind: str) -> PartitionValue | datetime.
     return datetime.date.fromisoformat(value) if kind == "date" else Decimal(value)
 
 
-def first_line(error: PySparkException) -> str:
+def spark_message(error: PySparkException) -> str:
     """Returns what Spark says of an error, without the plan and the stack that follow."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].partition(" SQLSTATE")[0] if lines else type(error).__name__

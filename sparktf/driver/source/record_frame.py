@@ -15,7 +15,7 @@ from sparktf.driver.plan.files import list_source
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.record_plan import GROUP_NBYTES, index_here, record_schema
 from sparktf.driver.source.scan import spark_reads
-from sparktf.driver.spark.application import hadoop_conf
+from sparktf.driver.spark.application import file_systems_of, hadoop_conf
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.record_rows import RecordFiles, index_records, record_rows
 from sparktf.feed.formats.record_file import RecordGroup
@@ -46,7 +46,7 @@ def read_record_frame(
         DataError: a file is no TFRecord file, or a feature has values of several kinds.
         StorageError: the storage failed.
     """
-    file_systems = FileSystems(hadoop_conf(spark))
+    file_systems = file_systems_of(spark)
     path = file_systems.normalise(path)
     storage = file_systems.open(path)
     source = list_source(storage, path, key, spark_reads(spark))

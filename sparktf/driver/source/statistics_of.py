@@ -23,7 +23,7 @@ from sparktf.driver.spark.feeders import explained
 from sparktf.executor.measuring import (
     MEASURED,
     MeasureSettings,
-    TablePart,
+    PartialStatistics,
     measure_batches,
     measure_splits,
     read_part,
@@ -112,7 +112,7 @@ def statistics_of(
     )
 
 
-def _of_rows(frame: DataFrame, settings: MeasureSettings, tasks: int) -> list[TablePart]:
+def _of_rows(frame: DataFrame, settings: MeasureSettings, tasks: int) -> list[PartialStatistics]:
     """Has Spark compute the rows, and hand them to tasks of ours."""
     # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
     plain = frame.coalesce(tasks).toDF(*(f"c{i}" for i in range(len(frame.columns))))
@@ -126,9 +126,9 @@ def _of_rows(frame: DataFrame, settings: MeasureSettings, tasks: int) -> list[Ta
 def _of_files(
     spark: SparkSession,
     splits: Sequence[Split],
-    read: Callable[[int, Iterable[Sequence[Split]]], Iterator[TablePart]],
+    read: Callable[[int, Iterable[Sequence[Split]]], Iterator[PartialStatistics]],
     tasks: int,
-) -> list[TablePart]:
+) -> list[PartialStatistics]:
     """Has tasks of ours read row groups, each as many rows as the others, and of as few files as can be."""
     shares = _dealt(splits, tasks)
     if not shares:

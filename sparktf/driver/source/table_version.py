@@ -107,7 +107,7 @@ def _spelt(timestamp: str) -> str:
     return dt.datetime.fromisoformat(timestamp).isoformat()
 
 
-def version_of(df: DataFrame) -> TableVersion | None:
+def table_version_of(df: DataFrame) -> TableVersion | None:
     """Returns the version of the table that a DataFrame is, None where it is no table that keeps older ones.
 
     What a view or a query reads has a version too, but none can be chosen for them. None, too, where a release of the

@@ -26,6 +26,7 @@ from sparktf.driver.spark.masters import Slots, master_of
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
 from sparktf.results.result import Application
+from sparktf.storage.file_systems import FileSystems
 
 _ASK_FOR_TABLES = ("table", "sql", "source")
 
@@ -129,7 +130,7 @@ def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = 
         remedy = f"'local-cluster[{nodes},{max(slots.cores, cores)},...]'"
     fed = ", and Spark feeds them from one besides" if feeders else ""
     raise PreflightError(
-        f"{cluster.in_words} need as many slots{fed}, but {slots.master.url} has {slots.total}: "
+        f"{cluster.gang_text} need as many slots{fed}, but {slots.master.url} has {slots.total}: "
         f"use --master {remedy}; or lower {cluster.sizes}"
     )
 
@@ -156,3 +157,20 @@ def hadoop_conf(spark: SparkSession) -> HadoopConf:
         ConfigError: it cannot be read.
     """
     return HadoopConf.from_xml(hadoop_xml(spark))
+
+
+_opened: list[FileSystems] = []
+
+
+def file_systems_of(spark: SparkSession) -> FileSystems:
+    """Returns the file systems of a driver, where Spark reads and writes: as its JVM is configured.
+
+    A driver has one set of them, with one set of credentials, as long as nobody changes that configuration.
+
+    Raises:
+        ConfigError: the configuration cannot be read.
+    """
+    hadoop = hadoop_conf(spark)
+    if not _opened or _opened[0].hadoop != hadoop:
+        _opened[:] = [FileSystems(hadoop)]
+    return _opened[0]

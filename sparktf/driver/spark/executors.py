@@ -48,12 +48,12 @@ def _executor(summary: ExecutorSummary) -> Executor:
         id=summary.id,
         host=summary.address.rpartition(":")[0],
         log=summary.log,
-        removed="" if summary.active else explained("it was removed" if summary.reason is None else summary.reason),
+        removed="" if summary.active else why_removed("it was removed" if summary.reason is None else summary.reason),
         tasks=summary.tasks,
     )
 
 
-def explained(reason: str) -> str:
+def why_removed(reason: str) -> str:
     """Returns Spark's reason for a removal in one line, with the setting of ours that would have helped."""
     line = " ".join(reason.split())
     if "physical memory" in line:

@@ -29,7 +29,15 @@ from sparktf.feed.arrays.columns import (
 )
 from sparktf.feed.arrays.lists import Lists, all_values, byte_lists, take_apart
 from sparktf.feed.arrays.row_group import RowGroup
-from sparktf.feed.arrays.values import far_reason, first_wrong, fitting, numbers, pack, plain_bytes, too_far
+from sparktf.feed.arrays.values import (
+    far_reason,
+    first_wrong,
+    fitting,
+    numbers,
+    plain_bytes,
+    too_far,
+    write_side_by_side,
+)
 from sparktf.feed.arrays.vectors import as_lists, is_vector
 
 _Singles = dict[tuple[str, bool, str], Array]
@@ -331,7 +339,7 @@ def _write(columns: Sequence[_Column], values: Sequence[Array], out: Array) -> N
         if parts[0].ndim > 1 or len(parts) == 1:
             flat[:] = parts[0].reshape(flat.shape)
         else:
-            pack(parts, flat)
+            write_side_by_side(parts, flat)
     if feature.kind is not Kind.INPUT:
         for i, column in enumerate(columns):
             # A list column has many positions, a packed vector one for each column.

@@ -28,7 +28,7 @@ _TEXT = "text"
 _OFFSETS = np.dtype(np.int64)
 
 
-def share(arrays: Mapping[str, Array]) -> int:
+def write_shared(arrays: Mapping[str, Array]) -> int:
     """Writes arrays into an anonymous file; returns its descriptor, which the caller closes.
 
     Raises:
@@ -84,7 +84,7 @@ def shared(file: int) -> dict[str, Array]:
 
 def tell(connection: socket.socket, verb: str, arrays: Mapping[str, Array] | None = None) -> None:
     """Sends a message, with arrays if there are any; raises `OSError`."""
-    files = [] if arrays is None else [share(arrays)]
+    files = [] if arrays is None else [write_shared(arrays)]
     try:
         socket.send_fds(connection, [verb.encode()], files)
     finally:

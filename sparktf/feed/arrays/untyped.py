@@ -54,13 +54,13 @@ def has_untyped(kind: pa.DataType) -> bool:
     return any(has_untyped(field.type) for field in kind) if pt.is_struct(kind) else is_untyped(kind)
 
 
-def merged(kind: pa.DataType, other: pa.DataType | None) -> pa.DataType:
+def merged_type(kind: pa.DataType, other: pa.DataType | None) -> pa.DataType:
     """Returns a type with what another file's has in place of what holds no value."""
     if other is None:
         return kind
     if pt.is_struct(kind) and pt.is_struct(other):
         there = {field.name: field.type for field in other}
-        return pa.struct([field.with_type(merged(field.type, there.get(field.name))) for field in kind])
+        return pa.struct([field.with_type(merged_type(field.type, there.get(field.name))) for field in kind])
     return other if is_untyped(kind) and (pt.is_null(kind) or is_list(other)) else kind
 
 

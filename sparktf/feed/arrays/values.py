@@ -86,7 +86,7 @@ def plain_bytes(array: pa.Array) -> pa.Array:
     return array
 
 
-def pack(columns: Sequence[Array], out: Array) -> None:
+def write_side_by_side(columns: Sequence[Array], out: Array) -> None:
     """Writes columns [rows] side by side into `out`, [rows, n_columns]."""
     for start in range(0, len(out), _PACK_ROWS):
         stop = start + _PACK_ROWS

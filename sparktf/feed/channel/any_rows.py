@@ -1,8 +1,7 @@
-"""Rows of Python objects, of whatever shape, as Arrow record batches, and back: many rows at a time.
+"""Converts rows of Python objects into Arrow record batches and back, many rows at a time.
 
-A row is a tuple, with or without names, a list, a dict, or a single value. Its values are numbers, truth values, texts,
-bytes, None, and lists, tuples and arrays of such. What a row was, and what each of its columns, stands in the schema's
-metadata.
+A row is a tuple (also a named one), a list, a dict, or a single value. Its values are numbers, booleans, strings,
+bytes, None, and lists, tuples and arrays of these. The schema's metadata record the Python types of rows and columns.
 """
 
 from __future__ import annotations
@@ -19,37 +18,37 @@ import pyarrow.types as pt
 
 _SHAPE = b"sparktf.rows"
 _MADE_ANEW: dict[str | None, Any] = {"tuple": tuple, "bytearray": bytearray}
-"""What Arrow has as a list or as bytes."""
+"""Types that Arrow returns as a list or as bytes."""
 _SINGLE, _TUPLE, _NAMED, _LIST, _DICT = "single", "tuple", "named", "list", "dict"
 
 
 class UnfitRowsError(TypeError):
-    """Rows are not of one shape, or have values that no column can hold."""
+    """Rows differ in shape, or have values that no column can hold."""
 
 
 def rows_to_batch(rows: Sequence[Any]) -> pa.RecordBatch:
-    """Returns some rows, of which there is one at least.
+    """Converts at least one row.
 
     Raises:
-        UnfitRowsError: they cannot be.
+        UnfitRowsError: the rows do not fit into columns.
     """
     first = rows[0]
     if isinstance(first, Mapping):
         shape, names = _DICT, [str(name) for name in first]
         if any(not isinstance(row, Mapping) or list(row) != list(first) for row in rows):
-            raise UnfitRowsError("rows are dicts with different keys")
+            raise UnfitRowsError("rows are dicts with different keys: give all the same")
         columns: list[Sequence[Any]] = [[row[name] for row in rows] for name in first]
     elif isinstance(first, (tuple, list)):
         shape, names = (_LIST if isinstance(first, list) else _TUPLE), [str(i) for i in range(len(first))]
         fields = getattr(first, "__fields__", None) or getattr(first, "_fields", None)
-        if fields:  # a Row of Spark's, or a namedtuple
+        if fields:  # a Spark Row, or a namedtuple
             shape, names = _NAMED, list(fields)
         try:
             columns = list(zip(*rows, strict=True))
         except (TypeError, ValueError) as error:
-            raise UnfitRowsError(f"rows of different lengths or kinds: {error}") from error
+            raise UnfitRowsError(f"rows have different lengths or kinds: {error}") from error
         if len(columns) != len(names):
-            raise UnfitRowsError("rows of different lengths")
+            raise UnfitRowsError("rows have different lengths")
         columns = columns or [[None] * len(rows)]
     else:
         shape, names, columns = _SINGLE, ["value"], [rows]
@@ -61,7 +60,7 @@ def rows_to_batch(rows: Sequence[Any]) -> pa.RecordBatch:
 
 
 def batch_to_rows(batch: pa.RecordBatch) -> list[Any]:
-    """Returns the rows that `rows_to_batch` has taken: numbers are Python's, and nested arrays are NumPy's."""
+    """Returns the rows of `rows_to_batch`: numbers as Python's, nested arrays as NumPy's."""
     told = json.loads(batch.schema.metadata[_SHAPE])
     if not told["width"]:
         return [() if told["shape"] == _TUPLE else [] if told["shape"] == _LIST else {}] * batch.num_rows
@@ -81,18 +80,18 @@ def batch_to_rows(batch: pa.RecordBatch) -> list[Any]:
 
 @cache
 def _named(names: tuple[str, ...]) -> Any:
-    """Returns the class of rows with names; a name that no attribute can have is "_" and its place."""
+    """Returns a class of named rows; a name that is no valid attribute becomes "_" and its position."""
     return namedtuple("Row", names, rename=True)
 
 
 def _column(name: str, values: Sequence[Any]) -> tuple[pa.Array, Any]:
-    """Returns a column, and how its values are made of it again."""
+    """Returns a column, and how to restore its values."""
     there = next((value for value in values if value is not None), None)
     try:
         if isinstance(there, np.ndarray):
             shape = there.shape
             if len(shape) != 1 and any(value is None or value.shape != shape for value in values):
-                raise UnfitRowsError(f"column {name}: arrays of different shapes")
+                raise UnfitRowsError(f"column {name} has arrays of different shapes")
             flat = [None if value is None else value.reshape(-1) for value in values]
             return pa.array(flat), {"array": str(there.dtype), "shape": list(shape) if len(shape) != 1 else None}
         array = pa.array(values)
@@ -101,10 +100,11 @@ def _column(name: str, values: Sequence[Any]) -> tuple[pa.Array, Any]:
             raise
         said = str(error).partition("\n")[0]
         raise UnfitRowsError(
-            f"column {name}: {said}; a column has numbers, texts or bytes, or lists and arrays of these, of one type"
+            f"column {name} cannot be made: {said}; give it numbers, strings or bytes, or lists or arrays of these, of "
+            "one type"
         ) from error
     if pt.is_struct(array.type) or pt.is_map(array.type):
-        raise UnfitRowsError(f"column {name}: dicts within rows")
+        raise UnfitRowsError(f"column {name} has dicts as values: give each of their fields a column")
     return array, type(there).__name__ if isinstance(there, (tuple, bytearray)) else None
 
 

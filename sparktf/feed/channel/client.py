@@ -1,4 +1,4 @@
-"""The calling side of the data channel: feeders put splits, nodes that have run dry take rows from others."""
+"""The client of the data channel: feeders put splits, and nodes that have run dry fetch rows from others."""
 
 from __future__ import annotations
 
@@ -23,11 +23,7 @@ from sparktf.wire.security import ControlAccess, TlsMaterial
 
 
 class Sent(NamedTuple):
-    """What a feeder has sent of a split.
-
-    Attributes:
-        wire: "unix" or "tcp"; "" where the node had the split already.
-    """
+    """The rows and bytes that a feeder has sent of a split, over "unix" or "tcp"; "" if the node had it already."""
 
     rows: int
     nbytes: int
@@ -43,7 +39,7 @@ class DataClient:
         self._options = call_options(secret)
 
     def put(self, span: Span, batches: Iterator[pa.RecordBatch]) -> Sent:
-        """Sends a split, unless the node has it already: then nothing is computed. Waits until there is room.
+        """Waits until there is room and sends a split, unless the node has it already: then nothing is computed.
 
         Raises:
             pyarrow.flight.FlightError: the node refuses it, or is gone.
@@ -51,13 +47,13 @@ class DataClient:
         return self.send(span, batches) if self.admit(span) else Sent(0, 0, "")
 
     def admit(self, span: Span) -> bool:
-        """Waits until there is room for a split; returns whether the node wants it. Raises what `put` does."""
+        """Waits until there is room for a split; returns whether the node wants it; raises what `put` does."""
         header = span.model_dump_json().encode()
         (answer,) = self._client.do_action(flight.Action(ADMIT, header), self._options)
         return bool(answer.body.to_pybytes() == GO)
 
     def send(self, span: Span, batches: Iterator[pa.RecordBatch]) -> Sent:
-        """Sends a split that is wanted. Raises what `put` does."""
+        """Sends a split that is wanted; raises what `put` does."""
         header = span.model_dump_json().encode()
         first = next(batches, None)
         schema = pa.schema([]) if first is None else first.schema
@@ -74,7 +70,7 @@ class DataClient:
         return Sent(rows, nbytes, self.wire)
 
     def fetch_block(self, span: Span, staging: Staging) -> bool:
-        """Takes rows that wait at the node into a staging; returns whether there were some.
+        """Fetches waiting rows of the node into a staging; returns whether there were any.
 
         Raises:
             pyarrow.flight.FlightError: the node refuses it, or is gone.
@@ -93,10 +89,7 @@ class DataClient:
 
 @contextmanager
 def data_client(address: DataAddress, access: ControlAccess) -> Iterator[DataClient]:
-    """Connects to a node: over its unix socket where it can be reached, else over TCP.
-
-    Args:
-        access: Of the run, for its secret and certificates.
+    """Connects to a node: over its unix socket if it can be reached, else over TCP.
 
     Raises:
         NodeLostError: see `connected`.
@@ -107,7 +100,7 @@ def data_client(address: DataAddress, access: ControlAccess) -> Iterator[DataCli
 
 @contextmanager
 def connected(address: DataAddress, tls: TlsMaterial | None) -> Iterator[tuple[flight.FlightClient, str]]:
-    """Connects to a node; returns the connection, and what it goes over: "unix" or "tcp".
+    """Connects to a node; returns the connection, and "unix" or "tcp".
 
     Raises:
         NodeLostError: its socket is gone, and it has no port.
@@ -115,7 +108,7 @@ def connected(address: DataAddress, tls: TlsMaterial | None) -> Iterator[tuple[f
     folder = _folder_of(address)
     if folder is None:
         if not address.location:
-            raise NodeLostError(f"the node is gone that was at {address.socket}")
+            raise NodeLostError(f"the node at {address.socket} is gone")
         with flight.FlightClient(address.location, **client_options(tls)) as client:
             yield client, "tcp"
         return
@@ -127,7 +120,7 @@ def connected(address: DataAddress, tls: TlsMaterial | None) -> Iterator[tuple[f
 
 
 def _folder_of(address: DataAddress) -> int | None:
-    """Returns the open folder of the node's socket, None where that is not to be had: another host, or another user."""
+    """Opens the folder of the node's socket; None if it is on another host or belongs to another user."""
     path = Path(address.socket)
     if address.host != socket.gethostname() or not os.access(path, os.W_OK):
         return None

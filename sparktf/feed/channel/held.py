@@ -1,4 +1,4 @@
-"""The splits that a node holds of what Spark feeds, and the parts of them that wait to be trained."""
+"""The fed splits that a node holds, and the parts of them that wait to be trained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparktf.feed.channel.staged_rows import StagedRows
 from sparktf.sequence import Interval
 
 SPLIT_SPAN = 1 << 40
-"""Numbers in the epoch sequence that are set aside for each split: more than any has rows."""
+"""Positions of the epoch sequence that are reserved for each split: more than any has rows."""
 
 
 class Queued(NamedTuple):
@@ -21,7 +21,7 @@ class Queued(NamedTuple):
     Attributes:
         first_row: Number of the block's first row in its split.
         rows: Rows of the whole block.
-        held: Where they are.
+        held: Holds the block.
     """
 
     split: int
@@ -37,9 +37,9 @@ class Held:
     """The rows of a sealed split, or of a block that another node gave away.
 
     Attributes:
-        offset: Number in the split of the first row here.
-        queued: Parts of it that are not read yet.
-        kept: Whether it stays for later epochs.
+        offset: Number of the first row in its split.
+        queued: Parts not read yet.
+        kept: Whether it is kept for later epochs.
     """
 
     data: StagedRows
@@ -61,6 +61,6 @@ def within(done: Sequence[Interval], split: int) -> list[Interval]:
 
 
 def nbytes_of(queued: Queued) -> int:
-    """Returns how much of its split's bytes a part stands for."""
+    """Returns a part's portion of its split's bytes."""
     data = queued.held.data
     return data.nbytes * (queued.stop - queued.start) // max(data.rows, 1)

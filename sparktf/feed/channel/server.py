@@ -1,8 +1,8 @@
-"""The data channel of a node: Arrow Flight, over a unix socket for its own host, and over TCP where there are others.
+"""The data channel of a node: Arrow Flight over a unix socket for its own host, and over TCP for other hosts.
 
 admit    action   a feeder asks, before it computes anything, whether its split is wanted; waits while there is no room
-do_put   stream   the rows of a split; they count once the feeder has said how many they were, and the driver knows
-do_get   stream   a node that has run dry takes rows that wait here
+do_put   stream   the rows of a split; they count once the feeder has sent their number, and the driver knows them
+do_get   stream   a node that has run dry fetches rows that wait here
 """
 
 from __future__ import annotations
@@ -32,11 +32,7 @@ _SOCKET = "data"
 
 
 class ChannelServer:
-    """Two servers of a node that answer alike: over a unix socket for its own host, over TCP where there are others.
-
-    Attributes:
-        address: Where feeders and other nodes find it.
-    """
+    """A node's two servers, over a unix socket for its own host and over TCP for others, at `address`."""
 
     def __init__(
         self,
@@ -50,10 +46,10 @@ class ChannelServer:
         """Starts to listen.
 
         Args:
-            host: This host's name or address, as other nodes reach it.
-            port: Where they do, 0 for a free one; None where there is no other host.
-            folder: Of this process alone, for the socket.
-            start: Starts a server, of a location, Arrow Flight's options, and what calls come over: "unix" or "tcp".
+            host: Name or address of this host for other nodes.
+            port: TCP port, 0 for a free one; None if there are no other hosts.
+            folder: This process's own folder, for the socket.
+            start: Starts a server, given a location, Arrow Flight's options, and "unix" or "tcp".
 
         Raises:
             OSError: the port is taken.
@@ -63,62 +59,40 @@ class ChannelServer:
             try:
                 self._remote = start(location_of("0.0.0.0", port, tls), server_options(secret, tls), "tcp")
             except pa.ArrowException as e:
-                raise OSError(f"no server can start at port {port}: {e}") from e
+                raise OSError(f"port {port} cannot be listened on: {e}") from e
             location = location_of(host, self._remote.port, tls)
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._local = start(flight.Location.for_grpc_unix(short(self._folder)), server_options(secret, None), "unix")
         self.address = DataAddress(host=socket.gethostname(), socket=str(folder / _SOCKET), location=location)
 
 
-class DataServer(ChannelServer):
-    """Takes the splits of a run's streams, and gives rows that wait to nodes that have run dry."""
-
-    def __init__(
-        self,
-        host: str,
-        port: int | None,
-        folder: Path,
-        secret: str,
-        tls: TlsMaterial | None,
-        attempt: int,
-        stagings: Mapping[Stream, Staging],
-        sealed: Callable[[Span, int], None],
-    ) -> None:
-        """Starts to listen; see `ChannelServer`.
-
-        Args:
-            sealed: Told of each whole split, and its rows, before its feeder is.
-
-        Raises:
-            OSError: the port is taken.
-        """
-
-        def start(location: Any, options: dict[str, Any], wire: str) -> _Server:
-            return _Server(location, options, wire, attempt, stagings, sealed)
-
-        super().__init__(host, port, folder, secret, tls, start)
-
-
 def location_of(host: str, port: int, tls: TlsMaterial | None) -> str:
-    """Returns how Arrow Flight names a TCP address."""
+    """Returns Arrow Flight's URL of a TCP address."""
     return f"{'grpc' if tls is None else 'grpc+tls'}://{host}:{port}"
 
 
 def short(folder: int) -> str:
-    """Returns the socket's path by way of an open folder: a socket's path has 107 bytes at most, a container's more."""
+    """Returns the socket's path through an open folder: a unix socket's path is limited to 107 bytes."""
     return f"/proc/self/fd/{folder}/{_SOCKET}"
 
 
-class _Server(flight.FlightServerBase):  # type: ignore[misc]
+class SplitServer(flight.FlightServerBase):  # type: ignore[misc]
+    """Takes the splits of a run's streams, and gives waiting rows to nodes that have run dry."""
+
     def __init__(
         self,
-        location: Any,
-        options: dict[str, Any],
-        wire: str,
         attempt: int,
         stagings: Mapping[Stream, Staging],
         sealed: Callable[[Span, int], None],
+        location: Any,
+        options: dict[str, Any],
+        wire: str,
     ) -> None:
+        """Starts to listen; the last three arguments are those of `ChannelServer`'s `start`.
+
+        Args:
+            sealed: Called with each whole split and its rows, before its feeder is answered.
+        """
         super().__init__(location, **options)
         self._wire = wire
         self._attempt = attempt
@@ -148,7 +122,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        """Takes a split. A stream that breaks off looks like one that ends: the feeder says how many rows there are."""
+        """Takes a split. A broken stream looks like one that ends, so the feeder sends the row count at the end."""
         span = self._span(descriptor.command)
         staging = self._stagings[span.stream]
         rows, end = staging.new_rows(), None
@@ -159,10 +133,12 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
                 if chunk.app_metadata is not None:
                     end = SplitEnd.model_validate_json(chunk.app_metadata.to_pybytes())
             if end is None or end.rows != rows.rows:
-                raise flight.FlightServerError(f"{rows.rows} rows came, not the {end.rows if end else 'whole split'}")
+                raise flight.FlightServerError(
+                    f"{rows.rows} rows of the split came, expected {end.rows if end else 'an end of the split'}"
+                )
             held = self._answered(lambda: staging.end(span.epoch, span.split, rows))
-            # Before a row of it can be trained: what the driver hears of a split is never of one that it does not know.
-            # Also of what another feeder brought first: Spark may be done once this one is, and the driver must know.
+            # Before a row of it can be trained: the driver never hears of a split that it does not know. Also for a
+            # split that another feeder brought first: Spark may be done once this one is, and the driver must know.
             self._answered(lambda: self._sealed(span, held))
         except BaseException:
             rows.release()
@@ -172,7 +148,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         writer.write(b"sealed")
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
-        """Gives rows away: their block's data, and in the schema's metadata which rows of it; nothing if none wait."""
+        """Gives rows away: their block, and in the schema's metadata which rows of it; an empty stream if none wait."""
         span = self._span(ticket.ticket)
         found = self._answered(lambda: self._stagings[span.stream].give(span.epoch))
         if found is None:

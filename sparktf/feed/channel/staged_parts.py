@@ -1,4 +1,4 @@
-"""A node's share of what Spark feeds: its own splits, and when these run out, what other nodes have too much of."""
+"""A node's parts of the rows that Spark feeds: its own splits, and when these run out, rows of other nodes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from sparktf.feed.channel.staging import Staging
 from sparktf.knobs import KNOBS
 
 _MAX_AHEAD = 2
-"""Blocks that are read ahead; what is not read yet can still go to a node that has run dry."""
+"""Blocks read ahead; parts that are not read yet can still go to a node that has run dry."""
 
 
 class StagedParts:
-    """The parts of one epoch; see `sparktf.feed.blocks.Parts`.
-
-    Attributes:
-        rows_given: Rows of the parts that were handed out so far.
-    """
+    """The parts of one epoch; see `sparktf.feed.blocks.Parts`. `rows_given` counts the rows handed out so far."""
 
     rows = None
     max_ahead = _MAX_AHEAD
@@ -30,8 +26,8 @@ class StagedParts:
         """Reads nothing yet.
 
         Args:
-            find_more: Looks for rows at other nodes; returns False when none will come any more, None when Spark has
-                brought all for the moment and only a loss would bring more: then a last batch is not to wait.
+            find_more: Looks for rows at other nodes; returns False when none will come any more, None when only the
+                loss of a node would bring more, so that a last batch need not wait.
             begin: Begins the epoch, before anything is read. Default: it has begun.
         """
         self.rows_given = 0
@@ -59,7 +55,6 @@ class StagedParts:
             more = found is not False
 
     def stop(self) -> None:
-        """See `Parts`."""
         self._stopped.set()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Record batches of one split that Spark has computed: in memory while there is room, the rest in a file."""
+"""Record batches of one split: in memory while there is room, the rest in a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Budget:
         self._left = nbytes
 
     def reserve(self, nbytes: int) -> bool:
-        """Takes so much, if it is there."""
+        """Takes the bytes if they are available; returns whether they were."""
         with self._lock:
             if nbytes > self._left:
                 return False
@@ -25,25 +25,21 @@ class Budget:
             return True
 
     def give(self, nbytes: int) -> None:
-        """Gives back what was taken."""
+        """Gives bytes back."""
         with self._lock:
             self._left += nbytes
 
 
 class StagedRows:
-    """The rows of one split, in the order in which they came. One thread appends; after `seal`, any may read.
+    """The rows of one split in the order in which they came. One thread appends; after `seal`, any thread may read.
 
     Attributes:
-        rows: How many there are.
+        rows: Number of rows.
         nbytes: Their bytes in Arrow's form, of which `spilled_nbytes` are in the file.
     """
 
     def __init__(self, budget: Budget, path: Path) -> None:
-        """Holds nothing yet.
-
-        Args:
-            path: The file to make when `budget` is used up.
-        """
+        """Holds nothing yet; makes the file at `path` only when `budget` is used up."""
         self.rows = 0
         self.nbytes = 0
         self.spilled_nbytes = 0
@@ -56,7 +52,7 @@ class StagedRows:
         self._reader: pa.ipc.RecordBatchFileReader | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Takes the next rows.
+        """Appends rows.
 
         Raises:
             OSError: the file cannot be written.
@@ -115,5 +111,5 @@ class StagedRows:
             return self._kept[i]
         with self._lock:  # a reader has one position
             if self._reader is None:
-                raise ValueError("the rows are not sealed, or were released")
+                raise ValueError("the rows were read before they were sealed, or after their release")
             return self._reader.get_batch(i - len(self._kept))

@@ -1,12 +1,12 @@
-"""Where the rows that Spark feeds to a node wait for training.
+"""The staging area of a node, where rows that Spark feeds wait for training.
 
-A split (a partition of the DataFrame) counts once it is *sealed*: wholly here, as its feeder has said. Until then a
-feeder may die, and another one bring the split anew; whichever ends first wins, and what others bring is dropped. So no
-row is lost or trained twice, whatever order Spark computes the rows in.
+A split (a partition of the DataFrame) counts once it is *sealed*: wholly here, by the number of rows that its feeder
+sent. Until then a feeder may die, and another one may bring the split again; the first to end wins, and the rows of
+others are dropped. So no row is lost or trained twice, in whatever order Spark computes the rows.
 
 A sealed split is cut into shuffle blocks of `data.shuffle_rows` rows in the order in which they came. Positions in an
 epoch are numbered by split: row i of split s, counted after the permutation of its block, is row `s * SPLIT_SPAN + i`
-of the epoch sequence, so that cursors need not know how many rows other splits have.
+of the epoch sequence, so that a cursor does not depend on the number of rows in other splits.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from sparktf.results.result import NodeInput
 from sparktf.sequence import Draw, Interval, Stream, generator, remaining
 
 _WORTH_GIVING = 8192
-"""The last part that waits is cut for another node only if it has so many rows: the whole block must be sent for it."""
+"""Rows from which on the last waiting part is divided with another node: the whole block must be sent for it."""
 
 
 class Staging:
     """The splits of one stream on one node, epoch after epoch; thread-safe.
 
-    Feeders write from the data server's threads, the node's feed reads, and other nodes take.
+    Feeders write from the data server's threads, the node's feed reads, and other nodes fetch.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Staging:
 
         Args:
             block_rows: Rows of a shuffle block.
-            budget: Memory for rows; what goes beyond is written to `folder`.
-            room: Bytes that may wait to be trained before feeders of further splits have to wait.
+            budget: Memory for rows; the rest is written to `folder`.
+            room: Bytes that may wait for training before feeders of further splits must wait.
         """
         self._spec = spec
         self._stream = stream
@@ -78,9 +78,9 @@ class Staging:
         """Begins an epoch.
 
         Args:
-            done: What of the epoch sequence is trained already.
-            keep: Keep what comes, for later epochs.
-            again: Train on what was kept; else it is dropped, and feeders bring the rows.
+            done: Trained intervals of the epoch sequence.
+            keep: Keep the rows for later epochs.
+            again: Train on the rows that were kept; else drop them, and feeders bring rows.
         """
         with self._changed:
             self._epoch, self._done, self._keep = epoch, tuple(done), keep
@@ -108,7 +108,7 @@ class Staging:
 
     @property
     def moves(self) -> int:
-        """How often parts have come to those that wait, or left them."""
+        """How many parts have joined or left the queue."""
         with self._changed:
             return self._moves
 
@@ -120,7 +120,7 @@ class Staging:
 
     @property
     def input(self) -> NodeInput:
-        """What has come in this epoch, and what is held now."""
+        """The input of this epoch, and the bytes held now."""
         with self._changed:
             disk = sum(held.data.spilled_nbytes for held in self._splits.values())
             memory = sum(held.data.nbytes for held in self._splits.values()) - disk
@@ -129,12 +129,12 @@ class Staging:
     # ---- feeders ----
 
     def admit(self, epoch: int, split: int, turn: int = 0) -> int | None:
-        """Waits until there is room for another split; returns the rows of one that is here already, else None.
+        """Waits until there is room for another split; returns the rows of the split if it is here already, else None.
 
-        A split that has begun may always end: what is trained next may be in it.
+        A split that has begun may always end, since the next rows to train may be in it.
 
         Args:
-            turn: See `Span`: in a later one, what has not been kept must come again.
+            turn: See `Span`: in a later one, rows that were not kept must come again.
 
         Raises:
             RefusedError: the epoch is over.
@@ -154,11 +154,7 @@ class Staging:
             return None if held is None else held.data.rows
 
     def queue_again(self, epoch: int, split: int, turn: int, done: Sequence[Interval]) -> None:
-        """Has what is left to train of a split that was kept wait once more, since it was lost elsewhere.
-
-        Args:
-            done: What of it is trained.
-        """
+        """Queues the untrained rows of a kept split again, since they were lost elsewhere; `done` are trained."""
         with self._changed:
             held = self._splits.get(split)
             if self._epoch == epoch and held is not None and turn > self._turns.get(split, 0):
@@ -167,17 +163,17 @@ class Staging:
                 self._changed.notify_all()
 
     def new_rows(self) -> StagedRows:
-        """Returns what a feeder's rows go into until they are sealed."""
+        """Returns a place for a feeder's rows until they are sealed."""
         with self._changed:
             self._files += 1
             return StagedRows(self._budget, self._folder / f"{self._stream}-{self._files}.arrow")
 
     def end(self, epoch: int, split: int, rows: StagedRows) -> int:
-        """Ends the writing of a whole split, which `seal` is to take; returns its rows, or those of one that is here.
+        """Ends the writing of a whole split, before `seal`; returns its rows, or those of one that came before.
 
         Raises:
             RefusedError: the epoch is over.
-            OSError: the file of what exceeds the memory cannot be written.
+            OSError: the file of rows beyond the budget cannot be written.
         """
         rows.seal()
         with self._changed:
@@ -196,16 +192,16 @@ class Staging:
         turn: int = 0,
         done: Sequence[Interval] | None = None,
     ) -> int:
-        """Takes a whole split, unless it is here already; returns the rows of the one that is here then.
+        """Takes a whole split, unless it is here already; returns the rows of the split that is kept.
 
         Args:
-            wire: "unix" where the feeder runs on this node's own executor, else "tcp".
+            wire: "unix" if the feeder runs on this node's executor, else "tcp".
             turn: See `Span`.
-            done: What of it is trained already. Default: what the epoch began with.
+            done: Intervals of it that are trained. Default: those that the epoch began with.
 
         Raises:
             RefusedError: the epoch is over.
-            OSError: the file of what exceeds the memory cannot be written.
+            OSError: the file of rows beyond the budget cannot be written.
         """
         try:
             rows.seal()
@@ -231,17 +227,13 @@ class Staging:
     # ---- the node's own feed ----
 
     def next(self, wait_s: float, epoch: int | None = None) -> Queued | None:
-        """Returns the next part, waiting so long for one; None where there is none.
-
-        Args:
-            epoch: Whose it must be. Default: the current one's.
-        """
+        """Waits for the next part of an epoch, by default the current one; None if none comes in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue, wait_s)
             return self._pop() if self._queue and epoch in (None, self._epoch) else None
 
     def part(self, queued: Queued) -> BlockPart:
-        """Returns what the pipeline reads."""
+        """Returns a part for the pipeline."""
         return BlockPart(
             rows=queued.stop - queued.start,
             first_row=queued.split * SPLIT_SPAN + queued.first_row + queued.start,
@@ -253,12 +245,10 @@ class Staging:
     # ---- other nodes ----
 
     def give(self, epoch: int) -> tuple[Queued, list[pa.RecordBatch]] | None:
-        """Gives a part away to a node that has run dry: the last one, or half of the only one. None if there is none.
+        """Gives a part, with the rows of its block, to a node that has run dry; None if there is none.
 
-        A small only part stays, unless feeders wait for room here: what the other node waits for may be behind them.
-
-        Returns:
-            The part, and the rows of its block.
+        That is the last part, or half of a single one. A small single part stays, unless feeders wait for room here:
+        the rows that the other node waits for may be behind them.
         """
         with self._changed:
             if self._epoch != epoch or not self._queue:
@@ -277,7 +267,7 @@ class Staging:
         return last, batches
 
     def accept(self, split: int, first_row: int, start: int, stop: int, data: StagedRows) -> None:
-        """Takes a part from another node, with the rows of its block; it is dropped once it is trained."""
+        """Takes a part from another node, with the rows of its block, which are dropped once trained."""
         data.seal()
         with self._changed:
             held = Held(data, offset=first_row)
@@ -291,7 +281,7 @@ class Staging:
         return self._waiting_nbytes < self._room
 
     def _enqueue(self, split: int, held: Held, done: Sequence[Interval]) -> None:
-        """Queues what is left to train of a sealed split, block by block."""
+        """Queues the untrained rows of a sealed split, block by block."""
         todo = remaining(held.data.rows, within(done, split))
         for first in range(0, held.data.rows, self._block_rows):
             last = min(first + self._block_rows, held.data.rows)
@@ -331,7 +321,7 @@ class Staging:
     # ---- without it ----
 
     def _read(self, queued: Queued) -> list[RowGroup]:
-        """Returns the rows that a part needs: its whole block where that is permuted."""
+        """Returns the rows that a part needs: its whole block, which `BlockPart` then permutes."""
         batches = queued.held.read(queued.first_row, queued.rows)
         self._read_done(queued.held)
         groups, row = [], queued.first_row

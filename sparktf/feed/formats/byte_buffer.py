@@ -56,7 +56,7 @@ def strings_at(buffer: Bytes, starts: Integers, stops: Integers) -> pa.LargeBina
     return pa.LargeBinaryArray.from_buffers(pa.large_binary(), 2 * n, buffers).take(pa.array(np.arange(0, 2 * n, 2)))
 
 
-def joined(strings: pa.LargeBinaryArray) -> Bytes:
+def joined_bytes(strings: pa.LargeBinaryArray) -> Bytes:
     """Returns the bytes of strings, one after the other, without a copy."""
     if not len(strings):
         return np.zeros(0, np.uint8)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from sparktf.feed.arrays.arrow_types import is_list
-from sparktf.feed.formats.byte_buffer import PADDING, Bytes, halves_at, joined, padded, strings_at, words_at
+from sparktf.feed.formats.byte_buffer import PADDING, Bytes, halves_at, joined_bytes, padded, strings_at, words_at
 from sparktf.feed.formats.examples import ListKind, MalformedError, Places, find_features, varint_nbytes, varints
 from sparktf.feed.formats.record_file import Records
 from sparktf.sequence import Integers
@@ -130,7 +130,7 @@ def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array
     """
     n = len(places.kind)
     value_kind = kind.value_type if is_list(kind) else kind
-    wanted = kind_of(value_kind)
+    wanted = list_kind_of(value_kind)
     there = places.kind != ListKind.NOTHING
     other = there & (places.kind != wanted)
     if other.any():
@@ -158,7 +158,7 @@ def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array
     return values.take(pa.array(at, mask=counts == 0))
 
 
-def kind_of(kind: pa.DataType) -> ListKind:
+def list_kind_of(kind: pa.DataType) -> ListKind:
     """Returns what a feature must hold for a column of single values of a type."""
     if pt.is_floating(kind):
         return ListKind.FLOAT
@@ -174,8 +174,8 @@ def _lists(buffer: Bytes, rows: Integers, start: Integers, stop: Integers, kind:
     content = strings_at(buffer, begin, stop)
     nbytes = stop - begin
     if kind is ListKind.FLOAT:
-        return _Lists(rows, nbytes // 4, pa.array(joined(content).view("<f4")))
-    numbers = padded(joined(content).data)
+        return _Lists(rows, nbytes // 4, pa.array(joined_bytes(content).view("<f4")))
+    numbers = padded(joined_bytes(content).data)
     ends = np.flatnonzero(numbers[PADDING:-PADDING] < 0x80)
     bounds = np.searchsorted(ends, np.concatenate([[0], np.cumsum(nbytes)]))
     first = np.concatenate([[0], ends[:-1] + 1]) if len(ends) else ends

@@ -48,7 +48,7 @@ class ListKind(IntEnum):
     INT64 = 3
 
 
-Values = tuple[ListKind, list[Any]]
+FeatureValues = tuple[ListKind, list[Any]]
 """What a feature holds: bytes, floats or integers."""
 
 
@@ -255,13 +255,13 @@ def varints(word: Words, nbytes: Integers) -> Words:
 # ---- one, as plainly as can be ----
 
 
-def read_example(record: bytes) -> dict[str, Values]:
+def read_example(record: bytes) -> dict[str, FeatureValues]:
     """Returns the features of one record, in their order.
 
     Raises:
         ValueError: it is no Example.
     """
-    found: dict[str, Values] = {}
+    found: dict[str, FeatureValues] = {}
     if any(number == _FEATURE_LISTS and isinstance(content, bytes) for number, content in _fields(record)):
         raise ValueError(
             "it is a tensorflow.SequenceExample, which is not read: write the values of each list as one feature of an "
@@ -277,7 +277,7 @@ def read_example(record: bytes) -> dict[str, Values]:
     return found
 
 
-def write_example(features: Mapping[str, Values]) -> bytes:
+def write_example(features: Mapping[str, FeatureValues]) -> bytes:
     """Returns a record with some features."""
     entries = b""
     for key, (kind, values) in features.items():
@@ -299,8 +299,8 @@ def _canonical(buffer: Bytes, start: int, stop: int, row: int) -> bytes:
         raise MalformedError(row, str(error)) from None
 
 
-def _feature(message: bytes) -> Values:
-    found: Values = (ListKind.NOTHING, [])
+def _feature(message: bytes) -> FeatureValues:
+    found: FeatureValues = (ListKind.NOTHING, [])
     for number, content in _fields(message):
         if number not in (1, 2, 3):
             continue

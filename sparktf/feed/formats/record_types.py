@@ -1,10 +1,8 @@
-"""The types of columns that features of TFRecord files become."""
+"""The column types of TFRecord features."""
 
 from __future__ import annotations
 
 import pyarrow as pa
-
-from sparktf.feed.arrays.arrow_types import is_list
 
 _TYPES = {
     "tinyint": pa.int8(),
@@ -17,12 +15,11 @@ _TYPES = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-_NAMES = {kind: name for name, kind in _TYPES.items()}
 _ARRAY = "array<"
 
 
 def record_type(name: str) -> pa.DataType:
-    """Returns the Arrow type of a type of Spark's: one of the above, or an array of it.
+    """Returns the Arrow type of one of Spark's types above, or of an array of one.
 
     Raises:
         KeyError: there is no such type.
@@ -30,12 +27,3 @@ def record_type(name: str) -> pa.DataType:
     if name.startswith(_ARRAY) and name.endswith(">"):
         return pa.list_(_TYPES[name.removeprefix(_ARRAY)[:-1]])
     return _TYPES[name]
-
-
-def record_type_name(kind: pa.DataType) -> str:
-    """Returns Spark's name of a type that features may become.
-
-    Raises:
-        KeyError: they may not.
-    """
-    return f"{_ARRAY}{_NAMES[kind.value_type]}>" if is_list(kind) else _NAMES[kind]

@@ -9,7 +9,7 @@ import numpy as np
 
 from sparktf.nightly.data_checks import Baseline, Finding
 from sparktf.nightly.report.densities import Floats, density, shared_edges, value_shares
-from sparktf.statistics.column_statistics import ColumnStatistics, Spread, TableStatistics, Value, in_words
+from sparktf.statistics.column_statistics import ColumnStatistics, Spread, TableStatistics, Value, number_text
 from sparktf.statistics.distances import divergence, has_all_values, infinity_distance
 
 DRAWN = 100
@@ -146,7 +146,7 @@ def _facts(now: ColumnStatistics, then: ColumnStatistics | None) -> Iterator[tup
 
 def _number(value: float, kind: str) -> str:
     if kind == "date" or kind.startswith(("timestamp", "array<date", "array<timestamp")):
-        return in_words(value, kind)
+        return number_text(value, kind)
     return f"{value:,.0f}" if value == round(value) and abs(value) < 1e9 else f"{value:.4g}"
 
 

@@ -62,14 +62,14 @@ def headline_of(result: RunResult) -> Headline:
     return Headline(_FAILED.get(result.verdict, f"Failed: {ending_of(result)}"), _cause(result), "bad")
 
 
-def version_of(result: RunResult) -> int | None:
+def published_version(result: RunResult) -> int | None:
     """Returns the version that a run has published; None where it has none."""
     version = result.extra.get("published")
     return version if isinstance(version, int) else None
 
 
 def _done(result: RunResult) -> Headline:
-    version = version_of(result)
+    version = published_version(result)
     if version is not None:
         return Headline(f"Published version {version}", _gate(result), _passed(result))
     if "published" in result.extra:

@@ -18,7 +18,7 @@ from sparktf.errors import CorruptFileError, StorageError, StorageExistsError, S
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import styled
-from sparktf.nightly.report.headline import Tone, headline_of, headline_of_unended, version_of
+from sparktf.nightly.report.headline import Tone, headline_of, headline_of_unended, published_version
 from sparktf.nightly.report.markup import drawn
 from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
@@ -195,7 +195,7 @@ def index_page(found: IndexedRuns, now_s: float) -> bytes:
 def _tiles(found: IndexedRuns, tones: Sequence[Tone]) -> list[tuple[str, str, str]]:
     tiles = []
     if found.current is not None:
-        of = next((r.result.run_id for r in found.runs if version_of(r.result) == found.current), "")
+        of = next((r.result.run_id for r in found.runs if published_version(r.result) == found.current), "")
         tiles.append(("current version", str(found.current), of and f"of {of}"))
     recent = [tone for tone in tones if tone != _UNDER_WAY][:_RECENT]
     counts: dict[str, tuple[Tone, ...]] = {
@@ -227,7 +227,7 @@ def _unended_row(run: UnendedRun, metrics: Sequence[str], now_s: float) -> dict[
 
 def _row(run: IndexedRun, metrics: Sequence[str]) -> dict[str, Any]:
     result, head = run.result, headline_of(run.result)
-    values, version = _values(result), version_of(result)
+    values, version = _values(result), published_version(result)
     began = dt.datetime.fromisoformat(result.started).astimezone(dt.UTC) if result.started else None
     return {
         "run_id": result.run_id,
@@ -255,7 +255,7 @@ def _night(result: RunResult, metric: str) -> charts.DatedMetric:
         day=result.date or result.run_id,
         value=_values(result).get(metric),
         champion=champion if champion is not None and math.isfinite(champion) else None,
-        published=version_of(result) is not None,
+        published=published_version(result) is not None,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sparktf.errors import ErrorRecord
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import Pen, styled
-from sparktf.nightly.report.headline import headline_of, headline_of_unended, version_of
+from sparktf.nightly.report.headline import headline_of, headline_of_unended, published_version
 from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.report.node_views import attempts_view, nodes_view
 from sparktf.nightly.report.stored import StoredRun
@@ -80,7 +80,7 @@ def _tiles(run: StoredRun, now_s: float) -> list[tuple[str, str, str]]:
         began, made = words.moment(began_s), words.moment(now_s)
         return [("began", began[11:16], began[:10]), ("as of", made[11:16], heard)]
     tiles = [("date", result.date, "")] if result.date else []
-    if (version := version_of(result)) is not None:
+    if (version := published_version(result)) is not None:
         tiles.append(("version", str(version), ""))
     tiles += _metric_tiles(result)
     if result.started:

@@ -18,7 +18,7 @@ from sparktf.driver.plan.files import FOOTER_THREADS
 from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.nightly.data_checks import Baseline, Finding, find_baseline, findings
 from sparktf.nightly.report.drift import TableDrift, drift_of
-from sparktf.nightly.report.headline import version_of
+from sparktf.nightly.report.headline import published_version
 from sparktf.results.events import (
     AttemptBegun,
     AttemptEnded,
@@ -28,11 +28,11 @@ from sparktf.results.events import (
     MetricsSeen,
     RunBegun,
     RunEnded,
+    Samples,
     WarningGiven,
     read_events,
 )
 from sparktf.results.result import AttemptResult, RunResult
-from sparktf.results.samples import Samples
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.base import Storage
@@ -157,7 +157,7 @@ def _before(result: RunResult | None) -> int | None:
     if result is None:
         return None
     champion = None if result.comparison is None else result.comparison.champion_version
-    return version_of(result) or (None if champion is None else champion + 1)
+    return published_version(result) or (None if champion is None else champion + 1)
 
 
 def _found(checks: ChecksConfig, now: TableStatistics, baseline: Baseline | None) -> dict[str, list[Finding]]:

@@ -1,4 +1,4 @@
-"""HDFS: what is fast by hdfs-native, everything else by WebHDFS, and both patient with a cluster in trouble."""
+"""HDFS: reads by hdfs-native, which is fast, and everything else by WebHDFS, with retries for a cluster in trouble."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _T = TypeVar("_T")
 
 
 class HdfsStorage(Storage):
-    """`Storage` on one HDFS; paths are "<cluster>/x", and so are those of entries.
+    """`Storage` on one HDFS; paths, also of entries, are "<cluster>/x".
 
-    What time may mend (a NameNode that restarts, safe mode, a DataNode that died or froze) is tried again until
-    `deadline_s` have passed since the first failure, then raised as `StorageUnavailableError`. Files are written to a
-    hidden sibling, read back, and renamed into place.
+    Temporary failures (a restarting NameNode, safe mode, a DataNode that died or froze) are retried until `deadline_s`
+    after the first one, then raised as `StorageUnavailableError`. Files are written to a hidden sibling, read back, and
+    renamed into place.
     """
 
     def __init__(self, cluster: str, web: WebHdfs, native: NativeClient | None, timeouts: Timeouts) -> None:
         """Connects to nothing yet.
 
         Args:
-            cluster: Scheme and authority, as they stand in paths: "hdfs://nn:8020".
-            native: How to read fast; None where only WebHDFS is reached.
+            cluster: Scheme and authority of paths: "hdfs://nn:8020".
+            native: Reads fast; None if only WebHDFS can be reached.
         """
         self._cluster = cluster
         self._web = web
@@ -54,12 +54,10 @@ class HdfsStorage(Storage):
         return HdfsStorage(self._cluster, self._web, self._native, self._timeouts._replace(deadline_s=deadline_s))
 
     def stat(self, path: str) -> FileEntry:
-        """See `Storage`."""
         plain = self._plain(path)
         return self._entry(plain, self._retried(lambda: self._web.status("look at", plain)))
 
     def list(self, path: str) -> tuple[FileEntry, ...]:
-        """See `Storage`."""
         plain = self._plain(path)
         found = self._retried(lambda: self._web.list("list", plain))
         if [status.name for status in found] == [""]:
@@ -67,25 +65,21 @@ class HdfsStorage(Storage):
         return tuple(sorted(self._entry(f"{plain.rstrip('/')}/{status.name}", status) for status in found))
 
     def open(self, path: str) -> BinaryIO:
-        """See `Storage`. The stream has `read_buffer` for Arrow, and outlives the DataNode that it reads from."""
+        """See `Storage`. The stream has `read_buffer` for Arrow, and survives the loss of a DataNode."""
         return cast(BinaryIO, self._open(self._plain(path)))
 
     def read_bytes(self, path: str) -> bytes:
-        """See `Storage`."""
         with self.open(path) as stream:
             return stream.read()
 
     def write_bytes(self, path: str, content: bytes) -> None:
-        """See `Storage`."""
         self._store("write", self._plain(path), lambda: BytesContent(content))
 
     def upload(self, local: Path, path: str) -> None:
-        """See `Storage`."""
         with storage_errors("read", str(local)), local.open("rb") as stream:
             self._store(f"copy {local.name} to", self._plain(path), lambda: FileContent(stream))
 
     def download(self, path: str, local: Path) -> None:
-        """See `Storage`."""
         with (
             self._open(self._plain(path)) as stream,
             storage_errors(f"copy {path} to", str(local)),
@@ -98,48 +92,42 @@ class HdfsStorage(Storage):
                 left -= len(chunk)
 
     def copy(self, source: str, target: str) -> str:
-        """See `Storage`. It passes through this process, which reads back what has arrived, as all that it writes."""
+        """See `Storage`. The data pass through this process, which reads the copy back, as it does all files."""
         with self._open(self._plain(source)) as stream:
             doing = f"copy {source} to"
             return self._store(doing, self._plain(target), lambda: StoredContent(cast(BinaryIO, stream), stream.nbytes))
 
     def checksum(self, path: str) -> str:
-        """See `Storage`."""
         with self.open(path) as stream:
             return sha256_of(stream)
 
     def make_dirs(self, path: str) -> None:
-        """See `Storage`."""
         plain = self._plain(path)
         self._retried(lambda: self._web.make_dirs("make the folder", plain))
 
     def rename(self, source: str, target: str) -> None:
-        """See `Storage`."""
         old, new = self._plain(source), self._plain(target)
         self._rename(f"rename {self._cluster}{old} to", old, new, overwrite=False)
 
     def replace(self, source: str, target: str) -> None:
-        """See `Storage`."""
         old, new = self._plain(source), self._plain(target)
         doing = f"rename {self._cluster}{old} to"
         with suppress(StorageNotFoundError):
-            # The NameNode would say of a folder there what it says of many other things, and replace an empty one.
+            # The NameNode would replace an empty folder, and give no specific error for another one.
             if self._retried(lambda: self._web.status(doing, new)).is_dir:
                 raise StorageExistsError(f"cannot {doing} {self._cluster}{new}: it is a folder")
         self._rename(doing, old, new, overwrite=True)
 
     def delete(self, path: str) -> None:
-        """See `Storage`."""
         plain = self._plain(path)
         self._retried(lambda: self._web.delete(plain))
 
     def free_nbytes(self, path: str) -> int:
-        """See `Storage`. Each byte counts as often as there are replicas; quotas further up are not looked at."""
+        """See `Storage`. Each byte counts once for each replica; quotas of parent folders are not considered."""
         plain = self._plain(path)
         return self._retried(lambda: self._web.free_nbytes("look at", plain))
 
     def probe(self, path: str) -> None:
-        """See `Storage`."""
         written = f"{path.rstrip('/')}/.probe-{secrets.token_hex(8)}"
         renamed = f"{written}-renamed"
         self.make_dirs(path)
@@ -173,10 +161,10 @@ class HdfsStorage(Storage):
         return HdfsStream(nbytes, native, partial(self._read_slowly, plain), self._give_up_native)
 
     def _read_slowly(self, plain: str, offset: int, into: memoryview) -> None:
-        """Fills a buffer by WebHDFS, going on at another DataNode where one fails.
+        """Fills a buffer by WebHDFS, continuing at another DataNode if one fails.
 
         Raises:
-            StorageError: it cannot be read, or not within the deadline.
+            StorageError: it cannot be read within the deadline.
         """
         done, avoided = 0, Avoided()
         trouble = Trouble(self._timeouts.deadline_s)
@@ -188,17 +176,17 @@ class HdfsStorage(Storage):
                     trouble.over()
 
     def _give_up_native(self) -> None:
-        """hdfs-native has failed on a file: what is opened next is opened another way for a while."""
+        """Opens files by WebHDFS for a while, after hdfs-native has failed on one."""
         if self._native is not None:
             self._native.rest()
 
     # ---- writing ----
 
     def _store(self, doing: str, plain: str, content: Callable[[], Content]) -> str:
-        """Writes a file aside, whole, as often as it takes; then renames it into place. Returns its checksum.
+        """Writes a whole file aside, with retries, and renames it into place; returns its checksum.
 
-        Each try writes a file of its own into a hidden folder beside the target. A DataNode that was given up may yet
-        make its file: not once that folder is gone, since it may not make folders.
+        Each try writes its own file in a hidden folder beside the target. A DataNode that was given up may still create
+        its file later, but not after that folder is deleted, since `createparent` is false.
         """
         hidden = f"{posixpath.dirname(plain).rstrip('/')}/.tmp-{secrets.token_hex(8)}"
         avoided = Avoided()
@@ -207,7 +195,7 @@ class HdfsStorage(Storage):
             for attempt in Trouble(self._timeouts.deadline_s).attempts():
                 with attempt:
                     new = f"{hidden}/{attempt.retry_state.attempt_number}"
-                    # A DataNode would try for minutes what the NameNode refuses at once (safe mode).
+                    # The NameNode refuses this at once in safe mode; a DataNode would retry a write for minutes.
                     self._make_folder(doing, hidden, plain)
                     body = content()
                     self._web.create(doing, plain, new, body, avoided)
@@ -226,10 +214,10 @@ class HdfsStorage(Storage):
             raise StorageNotFoundError(f"cannot {doing} {self._cluster}{plain}: Not a directory") from error
 
     def _verify(self, doing: str, plain: str, new: str, body: Content) -> None:
-        """Reads back what has been written.
+        """Reads back a written file.
 
         Raises:
-            StorageUnavailableError: it is not what was sent; another try may do better.
+            StorageUnavailableError: it differs from the content; another try may succeed.
         """
         arrived = self._web.status(doing, new).nbytes
         if arrived != len(body):
@@ -238,18 +226,18 @@ class HdfsStorage(Storage):
             )
         if body.nbytes_sent != len(body):
             raise StorageError(
-                f"cannot {doing} {self._cluster}{plain}: {body.nbytes_sent} of {len(body)} bytes were there"
+                f"cannot {doing} {self._cluster}{plain}: the source had {body.nbytes_sent} of {len(body)} bytes"
             )
         with self._open(new) as stream:
             if sha256_of(cast(BinaryIO, stream)) != body.sha256:
                 raise StorageUnavailableError(
-                    f"cannot {doing} {self._cluster}{plain}: what arrived has another checksum"
+                    f"cannot {doing} {self._cluster}{plain}: the stored file has another checksum"
                 )
 
     # ---- renaming ----
 
     def _rename(self, doing: str, old: str, new: str, *, overwrite: bool) -> None:
-        """Renames in one step. An answer that was lost is made up for by the inode: it tells who lies at the target."""
+        """Renames atomically. If an answer is lost, the inode at the target tells whether the rename was done."""
         inode = self._retried(lambda: self._web.status(doing, old, for_path=new)).inode
         if inode is None:
             self._rename_checked(doing, old, new, overwrite=overwrite)
@@ -269,9 +257,9 @@ class HdfsStorage(Storage):
             return False
 
     def _rename_checked(self, doing: str, old: str, new: str, *, overwrite: bool) -> None:
-        """Renames through a server that knows no options: HttpFS would put a folder *into* one that is there.
+        """Renames through a server without rename options: HttpFS would move a folder *into* an existing one.
 
-        So the check comes before the rename, and two writers at the same moment are not told apart.
+        So the check comes before the rename, and does not detect another writer at the same moment.
         """
         self._retried(lambda: self._web.status(doing, posixpath.dirname(new)))
         with suppress(StorageNotFoundError):

@@ -1,4 +1,4 @@
-"""Makes the storage of an HDFS cluster out of the ways to it."""
+"""Makes the storage of an HDFS cluster."""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ _WEB = {"webhdfs": "http", "swebhdfs": "https"}
 def open_cluster(
     scheme: str, authority: str, hadoop: HadoopConf, credentials: Credentials, timeouts: Timeouts
 ) -> HdfsStorage:
-    """Returns the storage of a cluster; connects to nothing yet.
-
-    Args:
-        scheme: hdfs, webhdfs or swebhdfs.
-    """
+    """Returns the storage of a cluster for hdfs, webhdfs or swebhdfs; connects to nothing yet."""
     cluster = f"{scheme}://{authority}"
     native: NativeClient | None = None
     if scheme in _WEB:
         urls = [f"{_WEB[scheme]}://{authority}"]
     else:
         urls = [node.http for node in hadoop.namenodes(authority)]
-        # The fast reader cannot speak for another user: it asks the environment.
+        # hdfs-native takes its user from the environment, so it cannot act for another one.
         if credentials.user() == process_user():
             native = NativeClient(cluster, dict(hadoop.for_nodes().properties), timeouts.io_s)
     return HdfsStorage(cluster, WebHdfs(cluster, urls, credentials, timeouts), native, timeouts)

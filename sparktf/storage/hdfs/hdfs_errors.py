@@ -1,4 +1,4 @@
-"""What HDFS says went wrong, as errors of our tree. It says it by the names of Java classes."""
+"""Maps HDFS's errors, which are named by Java classes, to sparktf's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _KINDS: dict[str, type[StorageError]] = {
     "BlockMissingException": StorageUnavailableError,
     "NotReplicatedYetException": StorageUnavailableError,
 }
-# Of an IOException only the text says what it is.
+# Only the text of a plain IOException tells what it means.
 _TEXTS: tuple[tuple[re.Pattern[str], type[StorageError]], ...] = (
     (re.compile(r"is not a directory", re.I), StorageNotFoundError),
     (re.compile(r"must both be directories|already exists"), StorageExistsError),
@@ -58,12 +58,8 @@ _AMBIGUOUS = {"", "IOException", "RemoteException", "AccessControlException"}
 _EXCEPTION = re.compile(r"\b(?:[a-z][\w$]*\.)+([A-Z]\w*(?:Exception|Error|InvalidToken))\b")
 
 
-def kind_of(exception: str, message: str) -> type[StorageError]:
-    """Returns the error for a Java exception.
-
-    Args:
-        exception: Name of its class, with or without packages; "" where it is not known.
-    """
+def error_type(exception: str, message: str) -> type[StorageError]:
+    """Returns the error for a Java exception, by its class name, with or without packages, or "" if unknown."""
     name = exception.rpartition(".")[2].rpartition("$")[2]
     if name in _AMBIGUOUS:
         for pattern, kind in _TEXTS:
@@ -73,15 +69,15 @@ def kind_of(exception: str, message: str) -> type[StorageError]:
 
 
 def kind_of_native(error: Exception) -> type[StorageError]:
-    """Returns the error for an exception of hdfs-native, which puts the Java class's name into its text."""
+    """Returns the error for an exception of hdfs-native, whose text has the Java class."""
     if isinstance(error, FileNotFoundError):
         return StorageNotFoundError
     if isinstance(error, PermissionError):
         return StoragePermissionError
     found = _EXCEPTION.search(str(error))
-    return kind_of(found.group(1) if found else "", str(error))
+    return error_type(found.group(1) if found else "", str(error))
 
 
 def reason_of(text: str) -> str:
-    """Returns the first line of what Hadoop says; a stack trace may follow it."""
+    """Returns the first line of Hadoop's message, which a stack trace may follow."""
     return (text.strip().splitlines() or ["no reason given"])[0].strip()

@@ -1,4 +1,4 @@
-"""Fast reads by hdfs-native, watched from outside: a read of its may wait for ever on a DataNode that is frozen."""
+"""Fast reads by hdfs-native, with a watchdog: it has no timeout, and waits for ever for a frozen DataNode."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _T = TypeVar("_T")
 
 
 class StalledError(Exception):
-    """Nothing came for too long."""
+    """A call made no progress for too long."""
 
 
 class WatchedCall(Generic[_T]):
-    """A call on a thread that nobody joins; it tells how far it is.
+    """A call on a thread that is never joined, and that reports its progress.
 
     Attributes:
-        progress: Anything that grows while the call gets on.
-        abandoned: Nobody waits any more.
+        progress: Grows while the call progresses.
+        abandoned: The caller does not wait any more.
     """
 
     def __init__(self, function: Callable[[WatchedCall[_T]], _T]) -> None:
@@ -37,7 +37,7 @@ class WatchedCall(Generic[_T]):
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Runs the call, on the thread that has it."""
+        """Runs the call, on its thread."""
         try:
             self._result = self._function(self)
         except BaseException as error:  # noqa: BLE001 - the end of a thread: raised where it is waited for
@@ -49,13 +49,13 @@ class WatchedCall(Generic[_T]):
         """Returns the result, or raises what the call raised.
 
         Raises:
-            StalledError: there was no progress for so long; the call is abandoned.
+            StalledError: there was no progress for `stall_s`; the call is abandoned.
         """
         seen = -1
         while not self._done.wait(stall_s):
             if self.progress == seen:
                 self.abandoned = True
-                raise StalledError(f"nothing came for {stall_s:g} s")
+                raise StalledError(f"the read made no progress for {stall_s:g} s")
             seen = self.progress
         if self._error is not None:
             raise self._error
@@ -63,16 +63,16 @@ class WatchedCall(Generic[_T]):
 
 
 class CallThreads:
-    """Runs calls on daemon threads, as many as there are calls at a time.
+    """Runs each call on a daemon thread, reusing idle ones.
 
-    `ThreadPoolExecutor` would join its threads when the process exits, and so hang on a read that never returns.
+    `ThreadPoolExecutor` joins its threads when the process exits, and would hang on a read that never returns.
     """
 
     def __init__(self) -> None:
         self._idle: list[queue.SimpleQueue[WatchedCall[Any]]] = []
 
     def start(self, function: Callable[[WatchedCall[_T]], _T]) -> WatchedCall[_T]:
-        """Starts a call; `function` gets the call itself, to tell its progress."""
+        """Starts a call; `function` gets the call itself, to report its progress."""
         call = WatchedCall(function)
         try:
             inbox = self._idle.pop()
@@ -98,9 +98,9 @@ class NativeFile:
         self.nbytes = len(reader)
 
     def read_into(self, offset: int, into: memoryview) -> int:
-        """Reads up to `len(into)` bytes; returns how many came before it failed, all if it did not.
+        """Reads up to `len(into)` bytes; returns the number read before a failure, or all.
 
-        A read that was abandoned may still write into `into`, further on than what it returned.
+        An abandoned read may still write into `into`, behind the bytes that it returned.
         """
         call = self._threads.start(lambda call: self._copy(call, offset, into))
         try:
@@ -119,14 +119,10 @@ class NativeFile:
 
 
 class NativeClient:
-    """Opens files; after a failure that is not the file's own it rests for a while, and begins with a new client."""
+    """Opens files; after a failure of the cluster it pauses for a while, and begins with a new client."""
 
     def __init__(self, url: str, properties: dict[str, str], stall_s: float, rest_s: float = 30.0) -> None:
-        """Connects to nothing yet.
-
-        Args:
-            url: Of the cluster: "hdfs://host:port" or "hdfs://nameservice".
-        """
+        """Connects to nothing yet; `url` is "hdfs://host:port" or "hdfs://nameservice"."""
         self._url = url
         self._properties = {**properties, "fs.defaultFS": url}
         self._stall_s = stall_s
@@ -137,7 +133,7 @@ class NativeClient:
         self._rests_until_s = 0.0
 
     def open(self, path: str) -> NativeFile | None:
-        """Opens a file; None while it rests, or where it fails and WebHDFS is to say why.
+        """Opens a file; None during a pause, or after a failure whose reason WebHDFS is to tell.
 
         Raises:
             FileNotFoundError: there is no file.
@@ -156,7 +152,7 @@ class NativeClient:
         return NativeFile(reader, self._threads, self._stall_s)
 
     def rest(self) -> None:
-        """Gives the client up, with whatever hangs in it."""
+        """Drops the client, with any calls that hang in it, and pauses."""
         with self._lock:
             self._client = None
             self._rests_until_s = time.monotonic() + self._rest_s

@@ -1,4 +1,4 @@
-"""A file on HDFS that is read: fast by hdfs-native, and where that fails on by WebHDFS from the same offset."""
+"""Reading of an HDFS file by hdfs-native, and if that fails, from the same offset on by WebHDFS."""
 
 from __future__ import annotations
 
@@ -16,15 +16,10 @@ ReadSlowly = Callable[[int, memoryview], None]
 
 
 class HdfsStream(io.RawIOBase):
-    """A file that is read; `read_buffer` puts what it reads into Arrow's memory, without another copy."""
+    """An open file; `read_buffer` reads into Arrow's memory, without another copy."""
 
     def __init__(self, nbytes: int, native: NativeFile | None, slowly: ReadSlowly, give_up: Callable[[], None]) -> None:
-        """Opens a file of so many bytes.
-
-        Args:
-            slowly: Reads where hdfs-native does not.
-            give_up: Called when hdfs-native has failed.
-        """
+        """Reads by `native`, and by `slowly` after that has failed, when `give_up` is called."""
         super().__init__()
         self.nbytes = nbytes
         self._native = native
@@ -34,7 +29,7 @@ class HdfsStream(io.RawIOBase):
 
     @property
     def is_pinned(self) -> bool:
-        """Whether all that was read is of the file that was opened: WebHDFS looks its path up again at each read."""
+        """Whether all data are of the file that was opened: WebHDFS resolves the path again at each read."""
         return self._native is not None
 
     def readable(self) -> bool:
@@ -66,7 +61,7 @@ class HdfsStream(io.RawIOBase):
         return len(view)
 
     def read_buffer(self, size: int = -1, /) -> pa.Buffer:
-        """Like `read`, into a buffer of Arrow's, which takes it as it is."""
+        """Like `read`, into an Arrow buffer."""
         left = max(0, self.nbytes - self._position)
         buffer = pa.allocate_buffer(left if size < 0 else min(size, left))
         self._fill(memoryview(buffer).cast("B"))
@@ -79,7 +74,7 @@ class HdfsStream(io.RawIOBase):
             return
         done = self._native.read_into(self._position, into) if self._native is not None else 0
         if done < len(into):
-            # A read that was given up may yet write where this buffer goes on: so the rest comes into one of its own.
+            # An abandoned read may still write into the rest of this buffer: so read the rest into another one.
             rest = memoryview(bytearray(len(into) - done)) if self._native is not None else into
             if self._native is not None:
                 self._native = None

@@ -1,4 +1,4 @@
-"""What is written to HDFS, and how long to keep trying."""
+"""The content of uploads to HDFS, and retries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SEND_NBYTES = 1 << 20
 
 
 class Content(Protocol):
-    """What is sent: known in length, hashed on the way."""
+    """Content to send: of known length, hashed while it is sent."""
 
     nbytes_sent: int
 
@@ -28,12 +28,12 @@ class Content(Protocol):
     def sha256(self) -> str: ...
 
 
-class FileContent:
-    """A local file that is sent from its beginning."""
+class StoredContent:
+    """A file of known size, sent from its beginning."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, nbytes: int) -> None:
         self._stream = stream
-        self._nbytes = os.fstat(stream.fileno()).st_size if hasattr(stream, "fileno") else 0
+        self._nbytes = nbytes
         self._digest = hashlib.sha256()
         self.nbytes_sent = 0
 
@@ -52,28 +52,22 @@ class FileContent:
         return self._digest.hexdigest()
 
 
-class StoredContent(FileContent):
-    """A stored file that is sent on from its beginning."""
+class FileContent(StoredContent):
+    """A local file to send."""
 
-    def __init__(self, stream: BinaryIO, nbytes: int) -> None:
-        self._stream = stream
-        self._nbytes = nbytes
-        self._digest = hashlib.sha256()
-        self.nbytes_sent = 0
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__(stream, os.fstat(stream.fileno()).st_size)
 
 
-class BytesContent(FileContent):
-    """Bytes that are sent."""
+class BytesContent(StoredContent):
+    """Bytes to send."""
 
     def __init__(self, content: bytes) -> None:
-        self._stream = io.BytesIO(content)
-        self._nbytes = len(content)
-        self._digest = hashlib.sha256()
-        self.nbytes_sent = 0
+        super().__init__(io.BytesIO(content), len(content))
 
 
 class Trouble:
-    """Tries again while trouble has lasted less than a deadline since the first failure; says so in the end."""
+    """Retries until a deadline after the first failure, and mentions that in the final error."""
 
     def __init__(self, deadline_s: float) -> None:
         self._deadline_s = deadline_s
@@ -88,7 +82,7 @@ class Trouble:
         )
 
     def over(self) -> None:
-        """It goes on: the next failure is the first again."""
+        """Notes a success: the next failure counts as the first one."""
         self._since_s = None
 
     def _give_up(self, state: tenacity.RetryCallState) -> None:

@@ -1,7 +1,7 @@
-"""WebHDFS: one attempt of each operation, with a timeout on everything; who calls decides what to try again.
+"""WebHDFS: a single attempt of each operation, with timeouts; the caller decides about retries.
 
-The NameNode answers at once, or sends on to a DataNode for data. Of several NameNodes (a name service) the client takes
-the active one. Errors come as `StorageError`s; those that time may mend are `StorageUnavailableError`s.
+The NameNode answers at once, or redirects to a DataNode for data. Of several NameNodes (a name service) the client uses
+the active one. Errors are `StorageError`s; temporary ones are `StorageUnavailableError`s.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from requests.adapters import HTTPAdapter
 from sparktf.errors import StorageError, StorageUnavailableError
 from sparktf.storage.base import Timeouts
 from sparktf.storage.credentials import Credentials
-from sparktf.storage.hdfs.hdfs_errors import kind_of, reason_of
+from sparktf.storage.hdfs.hdfs_errors import error_type, reason_of
 
 _POOL = 32
 _CHUNK_NBYTES = 1 << 20
@@ -37,8 +37,8 @@ class Status(NamedTuple):
     """A file or folder as the NameNode describes it.
 
     Attributes:
-        name: Within its folder; "" for the one that was asked for.
-        inode: The same for as long as it lives, whatever it is renamed to; None where the server does not say (HttpFS).
+        name: Name in its folder; "" for the requested path itself.
+        inode: Constant through renames; None if the server does not tell it (HttpFS).
         modified_ms: See `FileEntry`.
     """
 
@@ -56,12 +56,12 @@ class Avoided:
         self._hosts: list[str] = []
 
     def add(self, host: str) -> None:
-        """Leaves a DataNode out from now on."""
+        """Excludes a DataNode from now on."""
         if host not in self._hosts:
             self._hosts.append(host)
 
     def refused(self, reason: str) -> None:
-        """Gives all of them another chance if the NameNode says that no other is left."""
+        """Includes all of them again if the NameNode has no other left."""
         if _NONE_LEFT.search(reason):
             self._hosts.clear()
 
@@ -78,8 +78,8 @@ class WebHdfs:
         """Connects to nothing yet.
 
         Args:
-            cluster: "hdfs://host:port", for messages and as what tokens are for.
-            urls: Of the web servers, any of which may be the active one.
+            cluster: "hdfs://host:port", for messages, and as the service of tokens.
+            urls: Web servers, any of which may be the active one.
         """
         self._cluster = cluster
         self._timeout = (timeouts.connect_s, timeouts.io_s)
@@ -87,28 +87,28 @@ class WebHdfs:
         self._client = _Client(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
 
     def status(self, doing: str, path: str, *, for_path: str | None = None) -> Status:
-        """Returns what is at a path. An error, `StorageNotFoundError` if nothing is there, names `for_path`."""
+        """Returns the status of a path. Errors, such as `StorageNotFoundError`, name `for_path`."""
         with self._errors(doing, for_path or path):
             return _status(self._client._get_file_status(path).json()["FileStatus"])
 
     def list(self, doing: str, path: str) -> list[Status]:
-        """Returns what is in a folder; of a file, the file, with no name."""
+        """Returns the entries of a folder; for a file, the file without a name."""
         with self._errors(doing, path):
             found = self._client._list_status(path).json()["FileStatuses"]["FileStatus"]
             return [_status(entry) for entry in found]
 
     def make_dirs(self, doing: str, path: str, *, for_path: str | None = None) -> None:
-        """Makes a folder and those above it. An error names `for_path`."""
+        """Makes a folder and those above it. Errors name `for_path`."""
         with self._errors(doing, for_path or path):
             self._client._mkdirs(path)
 
     def delete(self, path: str) -> None:
-        """Deletes what is at a path, if anything is."""
+        """Deletes a path, if it exists."""
         with self._errors("delete", path):
             self._client._delete(path, recursive="true")
 
     def free_nbytes(self, doing: str, path: str) -> int:
-        """Returns how many bytes may yet be stored below a folder, in as many replicas as is usual there."""
+        """Returns the bytes available below a folder, at the cluster's default replication."""
         with self._errors(doing, path):
             usage = self._client._get_quota_usage(path).json()["QuotaUsage"]
             left = int(self._client._get_status(path).json()["FsStatus"]["remaining"])
@@ -118,17 +118,17 @@ class WebHdfs:
             return max(left, 0) // int(usual["replication"])
 
     def rename(self, doing: str, source: str, target: str, *, overwrite: bool) -> bool:
-        """Renames; returns False where the server knows no options (HttpFS) and has done what it does without them."""
+        """Renames; returns False if the server ignored the options (HttpFS)."""
         options = "OVERWRITE" if overwrite else "NONE"
         with self._errors(doing, target):
             answer = self._client._rename(source, destination=target, renameoptions=options)
         return not answer.content
 
     def read_into(self, path: str, offset: int, into: memoryview, avoided: Avoided) -> Iterator[int]:
-        """Reads exactly `len(into)` bytes; yields how many there are so far, now and then.
+        """Reads exactly `len(into)` bytes; yields the number read so far, now and then.
 
         Raises:
-            StorageUnavailableError: a server failed on the way; what was yielded stands.
+            StorageUnavailableError: a server failed; the bytes yielded so far are valid.
         """
         done = 0
         with self._errors("read", path):
@@ -146,19 +146,13 @@ class WebHdfs:
                     yield done
 
     def create(self, doing: str, path: str, new: str, content: Iterable[bytes], avoided: Avoided) -> None:
-        """Writes a file that is not there yet, into a folder that is there.
-
-        Args:
-            path: For messages.
-            new: Where to write.
-            content: Has a length.
-        """
+        """Writes the new file `new` into an existing folder; `path` is for messages, and `content` has a length."""
         with self._errors(doing, path):
             with self._namenode(avoided):
                 answer = self._client._create(new, overwrite="false", createparent="false", **avoided.options())
             location = answer.headers.get("Location") or answer.json()["Location"]
             with self._datanode(location, avoided):
-                # An empty iterable would be sent in chunks.
+                # requests would send an empty iterable with chunked encoding.
                 body = content if len(content) else b""  # type: ignore[arg-type]
                 response = self._session.put(location, data=body, headers=_OCTETS, timeout=self._timeout)
                 _check(response)
@@ -193,14 +187,14 @@ class WebHdfs:
 
     @contextmanager
     def _errors(self, doing: str, path: str) -> Iterator[None]:
-        """Turns what the libraries raise into our errors: "cannot <doing> <path>: <reason>"."""
+        """Turns the libraries' errors into ours: "cannot <doing> <path>: <reason>"."""
         try:
             yield
         except StorageError:
             raise
         except hdfs.HdfsError as error:
             message = error.message.decode(errors="replace") if isinstance(error.message, bytes) else str(error.message)
-            kind = kind_of(error.exception or "", message)
+            kind = error_type(error.exception or "", message)
             raise kind(f"cannot {doing} {self._cluster}{path}: {reason_of(message)}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {_network_reason(error)}") from error
@@ -229,7 +223,7 @@ class _Client(hdfs.Client):  # type: ignore[misc]
         self._authority = authority
 
     def resolve(self, hdfs_path: str) -> str:
-        """Returns the path as it is: HdfsCLI's own markers (`#LATEST`) would be taken for ours."""
+        """Returns the path unchanged: HdfsCLI would expand its own markers (`#LATEST`)."""
         return hdfs_path
 
     def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
@@ -243,7 +237,7 @@ class _Client(hdfs.Client):  # type: ignore[misc]
 
 
 class _Watched:
-    """The body of a response; says when reading it fails."""
+    """The body of a response, with a callback for failures."""
 
     def __init__(self, raw: Any, failed: Callable[[], None]) -> None:
         self._raw = raw
@@ -264,7 +258,7 @@ class _Watched:
 
 
 def _check(response: requests.Response, *, only_foreign: bool = False) -> None:
-    """Raises HdfsError for a response that is an error, or only for one that is none of WebHDFS's own."""
+    """Raises HdfsError for an error response, or only for one that is not in WebHDFS's own format."""
     if response.ok:
         return
     try:
@@ -282,10 +276,10 @@ def _check(response: requests.Response, *, only_foreign: bool = False) -> None:
 
 def _new_session() -> requests.Session:
     session = requests.Session()
-    # Neither a proxy nor a .netrc of the environment is meant for the cluster.
+    # Ignore proxies and .netrc of the environment: they are not meant for the cluster.
     session.trust_env = False
     session.verify = ssl.get_default_verify_paths().cafile or True
-    # Hadoop's cookie would hold on to the first user.
+    # Hadoop's authentication cookie would keep the first user.
     session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(pool_connections=_POOL, pool_maxsize=_POOL))
@@ -316,7 +310,7 @@ def _addresses(host: str) -> list[str]:
 
 
 def _network_reason(error: BaseException) -> str:
-    """Returns what the network said, without the layers of libraries around it."""
+    """Returns the network's error without the wrapping of the libraries."""
     text = str(error)
     for sign, reason in (
         ("onnection refused", "connection refused"),

@@ -233,7 +233,7 @@ class CheckpointStore:
             StorageError: the storage failed.
         """
         target = self._rundir.checkpoint(manifest.step)
-        self._publish(manifest, staged, target, partial(self._put_in_place, kind=Manifest))
+        self._commit_folder(manifest, staged, target, partial(self._put_in_place, kind=Manifest))
         self.prune(manifest.step, best=best, release=release)
         return target
 
@@ -249,7 +249,7 @@ class CheckpointStore:
         except StorageError as error:
             self._on_not_pruned(self._rundir.checkpoints, str(error))
 
-    def publish(self, files: Sequence[StagedFile], staged: str, target: str) -> None:
+    def commit_model(self, files: Sequence[StagedFile], staged: str, target: str) -> None:
         """Makes a staged folder appear as `target` (a model), whole, with a `FileManifest` beside the files.
 
         What is there, of a submission that was cut off before its result, goes only when the new one is verified.
@@ -261,7 +261,7 @@ class CheckpointStore:
             FencedOffError: a newer committer owns the run; its model is as it was.
             StorageError: the storage failed.
         """
-        self._publish(FileManifest(files=tuple(files)), staged, target, self._fence.replace)
+        self._commit_folder(FileManifest(files=tuple(files)), staged, target, self._fence.replace)
 
     def list(self) -> tuple[int, ...]:
         """Returns the steps that have a checkpoint folder, oldest first; whether they are whole is not looked at.
@@ -303,7 +303,7 @@ class CheckpointStore:
             self._on_torn(folder, str(error))
             return None
 
-    def _publish(
+    def _commit_folder(
         self, manifest: FileManifest, staged: str, target: str, put_in_place: Callable[[str, str], None]
     ) -> None:
         with self._fence.guarded() as fence:

@@ -31,8 +31,7 @@ class FenceWatch:
         self._fence.check_owner()
         path, now_s = self._fence.path, self._clock.now_s()
         if path is not None and self._gone == path:
-            self._fence.lost = True
-            raise self._fence.error()
+            raise self._fence.lose()
         if self._begun_s is None:
             self._begun_s = now_s  # the fence was made just now
         elif path is not None and is_look_due(self._begun_s, self._under_way, now_s):

@@ -1,11 +1,11 @@
 """Whose a run is: of all that are submitted under its id, one at a time trains it, and the others can tell who.
 
-A term is a folder `owner/<number>` in the run directory that says who owns the run. It is made whole, elsewhere, and
-put there by one rename that refuses a target: of two that try, one wins. Its owner rewrites a beat in it. Whoever wants
-the run looks at the beat of the newest term: one that moves is an owner at work; one that stands still for
-`timeouts.owner`, by the clock of whoever looks, is an owner that is gone, and the next term may be made. No two clocks
-are compared, and no lock is taken away: an owner that was only frozen finds the newer term, and the fence keeps what it
-still writes out.
+A term says who owns the run. It is an edition of the head in the run directory's `owner/` (`terms.head_of`): to take
+the run is one swap, in which one of all that try wins. Its owner rewrites a beat beside it. Whoever wants the run looks
+at the beat of the newest term: one that moves is an owner at work; one that stands still for `timeouts.owner`, by the
+clock of whoever looks, is an owner that is gone, and the next term may be swapped in. No two clocks are compared, and
+no lock is taken away: an owner that was only frozen finds the newer term, and its fence, which bears the number of its
+own, keeps what it still writes out.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import NamedTuple
 from sparktf.clock import Clock
 from sparktf.errors import OwnedError, StorageError, StorageUnavailableError
 from sparktf.results.result import Application
-from sparktf.rundir import RunDirectory, term_number
-from sparktf.storage.base import Storage, name_of
+from sparktf.rundir import RunDirectory
+from sparktf.storage.base import Storage
 from sparktf.storage.credentials import process_user
-from sparktf.storage.transactions.terms import BEAT, OWNER, RELEASED, Owner, Term, beat_ms, look, newest, owner_of
+from sparktf.storage.transactions.head import Edition, HeadMovedError
+from sparktf.storage.transactions.leftovers import staged_name
+from sparktf.storage.transactions.terms import BEAT, RELEASED, Owner, Term, beat_ms, head_of, look
 from sparktf.told import log_of
-
-_NEW = "_new-"
 
 _BEATS = 6
 _LOOKS = 12
@@ -155,6 +155,7 @@ class Ownership:
         self._storage = storage
         self._hasty = hasty
         self._rundir = rundir
+        self._head = head_of(storage, rundir.terms, hasty)
         self._application = application
         self._clock = clock
         self._limit_s = limit_s
@@ -190,7 +191,7 @@ class Ownership:
             began_s = self._clock.now_s()
             seen = see(seen, look(self._storage, self._rundir.terms), began_s, self._clock.now_s(), self._limit_s)
             step = next_step(seen, self._application, self._limit_s)
-            if step is Step.TAKE and self._take(seen.term.number + 1):
+            if step is Step.TAKE and self._take(seen.term):
                 self._clock.every("owner", self._limit_s / _BEATS, self._beat)
                 return
             if step is Step.IS_OWNED and not wait:
@@ -213,7 +214,7 @@ class Ownership:
             StorageError: the storage failed; nobody is the owner by this.
         """
         term = look(self._storage, self._rundir.terms)
-        return self._take(term.number + 1, of_nobody=term)
+        return not self._is_at_work(term) and self._take(term)
 
     def assure(self) -> None:
         """Looks after it where it was not renewed in time; otherwise does nothing, at once.
@@ -244,50 +245,36 @@ class Ownership:
 
     # ---- making a term ----
 
-    def _take(self, number: int, of_nobody: Term | None = None) -> bool:
-        """Makes the term, unless another one is faster, or has been; returns whether it is this driver's.
-
-        Args:
-            of_nobody: Whose owner has to be gone.
+    def _take(self, term: Term) -> bool:
+        """Makes the term that follows one, unless another one was faster; returns whether it is this driver's.
 
         Raises:
             StorageError: the storage failed; a term that was made all the same has an owner that is gone.
         """
         nonce, began_s = secrets.token_hex(8), self._clock.now_s()
-        aside = f"{self._rundir.terms}/{_NEW}{nonce}"
+        content = self._me(nonce).model_dump_json().encode()
         try:
-            self._storage.write_bytes(f"{aside}/{OWNER}", self._me(nonce).model_dump_json().encode())
-            self._storage.write_bytes(f"{aside}/{BEAT}", b"0")
-            if of_nobody is not None and self._is_at_work(of_nobody, aside):
-                return False
-            self._storage.rename(aside, self._rundir.term(number))
-        except StorageError:  # of the rename, this may be the answer's loss alone
-            there = owner_of(self._storage, self._rundir.term(number))
-            if there is None and newest(self._storage, self._rundir.terms) < number:
-                raise
-            if there is None or there.nonce != nonce:
-                return False  # whoever was faster has deleted what was begun here
-        finally:
-            self._discard(aside)
-        self._number, self._renewed_s, self._nonce = number, began_s, nonce
-        try:
-            # Who was frozen before its rename may have made a term that has been, and is gone.
-            latest = newest(self._storage, self._rundir.terms)
-        except StorageError:
-            self.release()
-            raise
-        if latest != number:
-            self._number = 0
+            self._number = self._head.swap(Edition(term.number), content).number
+        except HeadMovedError:
             return False
-        self._discard_older()
+        self._renewed_s, self._nonce = began_s, nonce
         return True
 
-    def _is_at_work(self, term: Term, aside: str) -> bool:
+    def _is_at_work(self, term: Term) -> bool:
         if term.number == 0 or term.released:
             return False
         limit_s = max(self._limit_s, term.owner.limit_s if term.owner else 0.0)
-        now_ms, terms = self._storage.stat(f"{aside}/{BEAT}").modified_ms, self._rundir.terms
-        return now_ms - beat_ms(self._storage, terms, term.number) < limit_s * 1000
+        return self._storages_ms() - beat_ms(self._storage, self._rundir.terms, term.number) < limit_s * 1000
+
+    def _storages_ms(self) -> int:
+        """Returns what time it is by the storage's clock, which is that of a file that is written now."""
+        path = f"{self._rundir.terms}/{staged_name('_now-')}"
+        try:
+            self._storage.write_bytes(path, b"")
+            return self._storage.stat(path).modified_ms
+        finally:
+            with suppress(StorageError):
+                self._hasty.delete(path)
 
     def _me(self, nonce: str) -> Owner:
         since = datetime.datetime.fromtimestamp(self._clock.wall_s(), datetime.UTC)
@@ -300,17 +287,6 @@ class Ownership:
             nonce=nonce,
             limit_s=self._limit_s,
         )
-
-    def _discard_older(self) -> None:
-        """Deletes the terms before this one, and what others have begun to make: they find this one."""
-        with suppress(StorageError):
-            for entry in self._hasty.list(self._rundir.terms):
-                if term_number(name_of(entry.path)) != self._number:
-                    self._discard(entry.path)
-
-    def _discard(self, folder: str) -> None:
-        with suppress(StorageError):
-            self._hasty.delete(folder)
 
     # ---- renewing it ----
 
@@ -325,7 +301,7 @@ class Ownership:
 
     def _renew(self, storage: Storage) -> None:
         began_s = self._clock.now_s()
-        if newest(storage, self._rundir.terms) > self._number:
+        if head_of(storage, self._rundir.terms).newest() > self._number:
             self.superseded = True
             return
         self._beats += 1

@@ -12,21 +12,23 @@ Nothing is replaced that does not say that it is ours: the folder may be somebod
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from sparktf.errors import ConfigError, StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
+from sparktf.errors import ConfigError, StorageError, StorageNotFoundError
 from sparktf.message import Message
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.leftovers import NONCE, staged_name, sweep
+from sparktf.storage.transactions.replaced_folder import replace_folder, restore
 
 MARKER = "_sparktf.json"
 _SCORED, _BEFORE = "_scored-", "_before-"
 _TAKEN_AWAY = re.compile(rf"{_BEFORE}(\d{{4}}-\d\d-\d\d)-{NONCE}")
 _TRIES = 20
+"""So often a partition is looked at again that is replaced at the same moment."""
 
 
 class Marker(Message):
@@ -89,10 +91,16 @@ class Partition:
         try:
             write(scored)
             self._storage.write_bytes(f"{scored}/{MARKER}", marker.model_dump_json(indent=1).encode())
-            self._put(scored, marker)
+            gone = replace_folder(
+                self._storage,
+                scored,
+                self.folder,
+                lambda: self._aside(_BEFORE),
+                lambda folder: self._check(folder, marker),
+            )
         finally:
-            with suppress(StorageError):
-                self._storage.delete(scored)
+            self._discard(scored)
+        self._discard(*gone)  # else the next one that writes a day here does it
 
     def tidy(self, now_s: float) -> None:
         """Puts back what processes have taken away that died before their own was in place, and deletes what they left.
@@ -107,19 +115,17 @@ class Partition:
         except StorageNotFoundError:
             return
         for taken in filter(None, map(_TAKEN_AWAY.fullmatch, names)):
-            self._restore(f"{self._place.path}/{taken[0]}", self._place._replace(date=taken[1]).folder)
+            restore(self._storage, f"{self._place.path}/{taken[0]}", self._place._replace(date=taken[1]).folder)
         with suppress(StorageError):  # that of somebody else, say, who may write here too
             sweep(self._storage, self._place.path, (_SCORED,), now_s)
 
-    def _restore(self, before: str, folder: str) -> None:
-        if self._storage.exists(folder):
-            self._storage.delete(before)
-        else:
-            with suppress(StorageExistsError, StorageNotFoundError):  # another process was quicker
-                self._storage.rename(before, folder)
-
     def _aside(self, prefix: str) -> str:
         return f"{self._place.path}/{staged_name(prefix, self._place.date)}"
+
+    def _discard(self, *folders: str) -> None:
+        for folder in folders:
+            with suppress(StorageError):
+                self._storage.delete(folder)
 
     def _check(self, folder: str, marker: Marker) -> None:
         """Checks that what lies in a folder may be replaced, if anything does.
@@ -154,30 +160,3 @@ class Partition:
             return Marker.model_validate_json(self._storage.read_bytes(f"{folder}/{MARKER}")).name
         except ValidationError:
             return ""
-
-    def _put(self, scored: str, marker: Marker) -> None:
-        before: list[str] = []
-        try:
-            for _ in range(_TRIES):
-                with suppress(StorageExistsError):
-                    self._storage.rename(scored, self.folder)
-                    break
-                self._check(self.folder, marker)
-                before.append(self._aside(_BEFORE))
-                with suppress(StorageNotFoundError):  # another process was quicker
-                    self._storage.rename(self.folder, before[-1])
-                    self._check(before[-1], marker)  # it may have come since it was looked at
-            else:
-                raise StorageUnavailableError(f"{self.folder} is replaced by others again and again: try again")
-        except (StorageError, ConfigError):
-            self._put_back(before)
-            raise
-        for folder in before:
-            with suppress(StorageError):  # the next one that writes a day here does it
-                self._storage.delete(folder)
-
-    def _put_back(self, before: Sequence[str]) -> None:
-        """Puts back what was taken away last, unless another is there by now; whoever tidies next does it, too."""
-        for folder in reversed(before):
-            with suppress(StorageError):
-                self._storage.rename(folder, self.folder)

@@ -1,4 +1,4 @@
-"""What a run's folder says of its owners: the terms, the newest of which counts."""
+"""What a run's folder says of its owners: terms, which are editions of a `Head`; the newest counts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pydantic import ConfigDict, ValidationError
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.message import Message
-from sparktf.rundir import term_name, term_number
-from sparktf.storage.base import Storage, name_of
+from sparktf.storage.base import Storage
+from sparktf.storage.transactions.head import FolderHead, Head
 
 OWNER = "owner.json"
 BEAT = "beat"
@@ -54,47 +54,40 @@ class Term(NamedTuple):
     released: bool = False
 
 
-def look(storage: Storage, terms: str) -> Term:
-    """Returns what there is of the newest term.
+def head_of(storage: Storage, terms: str, hasty: Storage | None = None) -> Head:
+    """Returns the head whose editions are the terms of a run.
 
     Args:
-        terms: The folder of all terms of a run.
-
-    Raises:
-        StorageError: the storage failed.
+        terms: The folder of all of them.
+        hasty: See `FolderHead`.
     """
-    number = newest(storage, terms)
-    while number:
-        folder = f"{terms}/{term_name(number)}"
-        beat, owner = _read(storage, f"{folder}/{BEAT}"), owner_of(storage, folder)
-        is_released = storage.exists(f"{folder}/{RELEASED}")
-        before, number = number, newest(storage, terms) if owner is None else number
-        if before == number:
-            return Term(number, owner, beat, is_released)
-    return Term()
+    # A beat from the first moment on: an owner without one would be taken for gone before it can give any.
+    return FolderHead(storage, terms, OWNER, beside={BEAT: b"0"}, hasty=hasty)
+
+
+def look(storage: Storage, terms: str) -> Term:
+    """Returns what there is of the newest term. Raises `StorageError`."""
+    head = head_of(storage, terms)
+    while True:
+        number, content = head.read()
+        beat = _read(storage, f"{head.path(number)}/{BEAT}") if number else b""
+        released = number > 0 and storage.exists(f"{head.path(number)}/{RELEASED}")
+        # What is read of a term that is followed meanwhile, and deleted, would look like one without a beat.
+        if beat or number == head.newest():
+            return Term(number, _owner(content), beat, released)
 
 
 def beat_ms(storage: Storage, terms: str, number: int) -> int:
     """Returns when the owner of a term gave its last sign of life, by the storage's clock; 0 where there is none."""
     try:
-        return storage.stat(f"{terms}/{term_name(number)}/{BEAT}").modified_ms
+        return storage.stat(f"{head_of(storage, terms).path(number)}/{BEAT}").modified_ms
     except StorageNotFoundError:
         return 0
 
 
-def newest(storage: Storage, terms: str) -> int:
-    """Returns the number of the newest term; 0 if there is none. Raises `StorageError`."""
+def _owner(content: bytes) -> Owner | None:
     try:
-        entries = storage.list(terms)
-    except StorageNotFoundError:
-        return 0
-    return max((term_number(name_of(entry.path)) for entry in entries), default=0)
-
-
-def owner_of(storage: Storage, folder: str) -> Owner | None:
-    """Returns whose the term in a folder is; None where it does not say. Raises `StorageError`."""
-    try:
-        return Owner.model_validate_json(_read(storage, f"{folder}/{OWNER}"))
+        return Owner.model_validate_json(content)
     except ValidationError:  # there is none, or a torn one
         return None
 

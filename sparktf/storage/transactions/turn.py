@@ -1,25 +1,26 @@
 """Whose turn it is to change the published models of one name, of any number of processes that may.
 
-A turn is a folder `_turn-<nonce>/` beside the models. Whoever takes one moves all others away first, then looks what
-is there, and then changes it by renames through its own folder. A rename into or out of a missing folder fails: so what
-was decided by a look at what was there is done only if nobody else has had a turn since.
+A turn is a `Passage` among equals, a folder `_turn-<nonce>/` beside the models. Whoever takes one moves all others
+away first, then looks what is there, and then changes it: so what was decided by a look at what was there is done only
+if nobody else has had a turn since.
 """
 
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.leftovers import is_staged_name
+from sparktf.storage.transactions.leftovers import is_staged_name, staged_name
+from sparktf.storage.transactions.passage import PUT, SWEPT, Passage
 
 WITHDRAWN = "_withdrawn-"
 """Before the number of a version that was rolled back."""
 
-_PASSED = ("_turn-", "_over-", "_put-")
+_TURN, _OVER = "_turn-", "_over-"
+"""The second is of earlier versions: what they had moved away."""
+
 _ON_ITS_WAY = re.compile(r"^withdrawn-\d+$")
 
 
@@ -27,47 +28,25 @@ class TurnLostError(Exception):
     """Somebody else has taken a turn: look again at what is there."""
 
 
-class Turn:
+class Turn(Passage):
     """One turn; see `take_turn`."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
         """Touches nothing."""
-        self._storage = storage
-        self._folder = folder
-        self._nonce = secrets.token_hex(4)
-        self._path = f"{folder}/_turn-{self._nonce}"
+        super().__init__(storage, folder)
+        self._mine = f"{folder}/{staged_name(_TURN)}"
 
-    def show(self, staged: str, number: int) -> None:
-        """Makes a staged folder a version, in one step.
-
-        Raises:
-            TurnLostError: nothing is shown, and the staged folder may be gone.
-            StorageError: the storage failed; `StorageExistsError`, if there is such a version.
-        """
-        self._move(staged, "new", f"{self._folder}/{number}")
+    def lose(self) -> TurnLostError:
+        """See `Passage`."""
+        return TurnLostError()
 
     def withdraw(self, number: int) -> None:
-        """Takes a version out of the sight of those who list numbers. Raises as `show`."""
-        self._move(f"{self._folder}/{number}", f"withdrawn-{number}", f"{self._folder}/{WITHDRAWN}{number}")
+        """Takes a version out of the sight of those who list numbers; see `Passage`."""
+        self.place(f"{self._parent}/{number}", f"{self._parent}/{WITHDRAWN}{number}", f"withdrawn-{number}")
 
     def bring_back(self, number: int) -> None:
-        """Makes a version that was withdrawn one again. Raises as `show`."""
-        self._move(f"{self._folder}/{WITHDRAWN}{number}", f"withdrawn-{number}", f"{self._folder}/{number}")
-
-    def remove(self, name: str) -> None:
-        """Takes a folder out of sight in one step; it is deleted when the turn ends. Raises as `show`."""
-        with self._guarded():
-            self._storage.rename(f"{self._folder}/{name}", f"{self._path}/old-{secrets.token_hex(4)}")
-
-    def put(self, name: str, content: bytes) -> None:
-        """Writes a small file, in one step where there is one. Raises as `show`."""
-        # Not written into the turn's folder: writing makes folders, and would mend one that is gone.
-        aside = f"{self._folder}/_put-{self._nonce}"
-        with self._guarded():
-            self._storage.write_bytes(f"{aside}/{name}", content)
-            self._storage.rename(f"{aside}/{name}", f"{self._path}/{name}")
-            self._storage.replace(f"{self._path}/{name}", f"{self._folder}/{name}")
-        self._discard(aside)
+        """Makes a version that was withdrawn one again; see `Passage`."""
+        self.place(f"{self._parent}/{WITHDRAWN}{number}", f"{self._parent}/{number}", f"withdrawn-{number}")
 
     def begin(self) -> None:
         """Ends all other turns.
@@ -76,48 +55,30 @@ class Turn:
             TurnLostError: another has begun at the same moment.
             StorageError: the storage failed.
         """
+        self._path = self._mine
         self._storage.make_dirs(self._path)
-        # Made before the others are moved: of two that begin at once, each moves the other's, and never do both change.
-        for entry in self._storage.list(self._folder):
-            name = name_of(entry.path)
-            if is_staged_name(name, *_PASSED) and name != name_of(self._path):
-                self._end_other(name)
-        with self._guarded():
-            self._storage.stat(self._path)
+        names = self._names(self._parent)
+        others = [n for n in names if is_staged_name(n, _TURN, _OVER, PUT) and n != name_of(self._mine)]
+        # Turns first: whose file is moved before its turn is would take that for a failure of the storage.
+        others.sort(key=lambda name: name.startswith(PUT))
+        with self.guarded():
+            swept = [aside for _, aside in self._sweep_in(f"{self._parent}/{name}" for name in others)]
+            for aside in swept:
+                self._put_back(aside)
+        self.check()
+        self.discard(*swept)
 
     def end(self) -> None:
-        """Deletes what was removed; what cannot be, the next turn deletes."""
-        self._discard(self._path)
+        """Deletes what was taken in; what cannot be, the next turn deletes."""
+        self.discard(self._mine)
 
-    def _end_other(self, name: str) -> None:
-        """Moves the folder of an earlier turn away, puts back what was on its way through it, and deletes it."""
-        over = f"{self._folder}/_over-{secrets.token_hex(4)}"
-        # Nothing there: its owner has ended it, or another that begins at the same moment.
-        with suppress(StorageNotFoundError):
-            self._storage.rename(f"{self._folder}/{name}", over)
-            for entry in self._storage.list(over):
-                stranded = name_of(entry.path)
-                if _ON_ITS_WAY.match(stranded):
-                    self._storage.rename(f"{over}/{stranded}", f"{self._folder}/_{stranded}")
-            self._discard(over)
-
-    def _move(self, source: str, passing: str, target: str) -> None:
-        with self._guarded():
-            self._storage.rename(source, f"{self._path}/{passing}")
-            self._storage.rename(f"{self._path}/{passing}", target)
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except StorageError as error:
-            if not self._storage.exists(self._path):
-                raise TurnLostError from error
-            raise
-
-    def _discard(self, folder: str) -> None:
-        with suppress(StorageError):
-            self._storage.delete(folder)
+    def _put_back(self, folder: str) -> None:
+        """Puts back what was on its way through an earlier turn, or through one that this had moved away itself."""
+        for name in self._names(folder):
+            if _ON_ITS_WAY.match(name):
+                self._storage.rename(f"{folder}/{name}", f"{self._parent}/_{name}")
+            elif name.startswith(SWEPT):
+                self._put_back(f"{folder}/{name}")
 
 
 @contextmanager

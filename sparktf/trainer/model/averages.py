@@ -1,7 +1,7 @@
-"""The moving averages of weights that an optimizer keeps beside them (`use_ema`): what is evaluated and exported.
+"""The moving averages of weights that an optimizer keeps (`use_ema`), which are evaluated and exported.
 
-Training goes on with the weights themselves, which checkpoints hold as well. Keras's own `fit` puts the averages in
-their place at its end, by `finalize_variable_values`.
+Training continues with the weights themselves, which checkpoints also have. Keras's `fit` replaces the weights by the
+averages at its end, in `finalize_variable_values`.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ def keeps_averages(model: Any) -> bool:
 
 
 def build_averages(model: Any) -> None:
-    """Has an optimizer that does not train keep averages all the same, and nothing else for each weight."""
+    """Makes only the averages of an optimizer that does not train, without its slots."""
     base = importlib.import_module(flavour_of([model])).optimizers.Optimizer
     base.build(model.optimizer, model.trainable_variables)
 
 
 def begin_averages(model: Any) -> None:
-    """Has the averages begin with the weights that there are.
+    """Initializes the averages with the current weights.
 
-    Keras 3 makes its first ones of the first update, whatever they were before; where several workers make updates at a
-    time, more than one of them may find itself the first.
+    Keras 3 overwrites them at the first update; if several workers make updates at a time, more than one may see itself
+    as the first.
     """
     for variable, average in _pairs(model):
         _assign(average, variable)
 
 
 def take_averages(target: Any, source: Any) -> None:
-    """Gives the weights of a built model the averages of another one, or its own, if there are any."""
+    """Sets the weights of a built model to the averages of another one, or its own, if there are any."""
     for (variable, _), (_, average) in zip(_pairs(target), _pairs(source), strict=True):
         _assign(variable, average)
 
 
 def copy_averages(target: Any, source: Any) -> None:
-    """Gives a model's averages the values of another one's, one after the other: all of them twice may be too much."""
+    """Copies a model's averages one at a time: two copies of all may not fit into memory."""
     for (_, ours), (_, theirs) in zip(_pairs(target), _pairs(source), strict=True):
         _assign(ours, theirs)
 
 
 def average_in_place(model: Any) -> None:
-    """Has an update compute the averages where they are, on the parameter servers: neither they nor weights cross."""
+    """Makes updates compute the averages on the parameter servers, so that neither they nor weights are transferred."""
     if keeps_averages(model) and flavour_of([model]) == "keras":  # tf_keras does so by itself
         model.optimizer._update_model_variables_moving_average = lambda _: _update(model)
 
@@ -64,7 +64,7 @@ def _update(model: Any) -> None:
 
 
 def _pairs(model: Any) -> list[tuple[Any, Any]]:
-    """Returns each weight that has an average, with it."""
+    """Returns the pairs of weight and average."""
     if not keeps_averages(model):
         return []
     pairs = zip(model.trainable_variables, model.optimizer._model_variables_moving_average, strict=True)

@@ -1,4 +1,4 @@
-"""Weights of one model for another: by name and shape, and tables by the entries of their vocabularies."""
+"""Carries weights from one model to another: by name and shape, and tables by the entries of their vocabularies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparktf.trainer.model.averages import begin_averages
 from sparktf.trainer.model.entries import Moves, Vocabulary, listed, moves
 from sparktf.trainer.model.lookups import Fed, fed_tables, lookups_of, same_vocabularies, tables_of, vocabulary_of
 from sparktf.trainer.model.said import first_line
-from sparktf.trainer.model.table_rows import ModelPart, copy_rows, copy_whole, parts_of
+from sparktf.trainer.model.table_rows import ModelPart, copy_rows, copy_whole, model_parts
 from sparktf.trainer.model.trackables import value_of
 from sparktf.trainer.model.variable_names import VariableNames
 
@@ -22,8 +22,8 @@ class Side(NamedTuple):
     """One of the two models.
 
     Attributes:
-        x: Returns what it is called with; None where nobody knows.
-        assets: What `prepare` returned for it.
+        x: Returns its inputs; None if they are unknown.
+        assets: The result of its `prepare`.
     """
 
     model: Any
@@ -32,12 +32,12 @@ class Side(NamedTuple):
 
 
 class RowsOf(NamedTuple):
-    """What the rows of a table stand for.
+    """The meaning of a table's rows.
 
     Attributes:
-        vocabulary: None where they are of none, or are computed from several.
-        computed_of: Vocabularies of the latter.
-        why: What to say of a table whose rows nobody can tell.
+        vocabulary: Their vocabulary; None if they have none, or are computed from several.
+        computed_of: These vocabularies.
+        why: The reason why the meaning is unknown.
     """
 
     vocabulary: Vocabulary | None = None
@@ -46,17 +46,12 @@ class RowsOf(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether it may be compared with another one."""
+        """Whether it can be compared with another one."""
         return not self.why
 
 
 class Decision(NamedTuple):
-    """What becomes of one part.
-
-    Attributes:
-        theirs: The part of the source that it is taken from; None for a new one.
-        moves: Of a table over a vocabulary.
-    """
+    """The source of one part: a part of the other model, None for a new one; with the `moves` of a table's rows."""
 
     ours: ModelPart
     theirs: ModelPart | None = None
@@ -64,7 +59,7 @@ class Decision(NamedTuple):
     why: str = ""
 
     def told(self) -> CarriedVariable:
-        """Returns it as the result has it."""
+        """Returns the decision for the result."""
         name, shape = self.ours.name, self.ours.shape
         if self.theirs is None:
             return CarriedVariable(name=name, shape=shape, how="new", why=self.why)
@@ -75,14 +70,10 @@ class Decision(NamedTuple):
 
 
 class Vocabularies:
-    """Which vocabulary each table of a model is of."""
+    """The vocabularies of a model's tables."""
 
     def __init__(self, side: Side, named: Mapping[str, str]) -> None:
-        """Traces the model.
-
-        Args:
-            named: `train.init_tables`.
-        """
+        """Traces the model; `named` is `train.init_tables`."""
         names = VariableNames(side.model)
         self._named = named
         self._assets = side.assets
@@ -94,14 +85,14 @@ class Vocabularies:
             self._fed, self._why_unknown = (None, "") if side.x is None else _traced(side.model, side.x)
 
     def rows_of(self, part: ModelPart) -> RowsOf:
-        """Returns what the rows of a table stand for."""
+        """Returns the meaning of a table's rows."""
         layer, rows = part.layer, part.shape[0]
         asked = self._named.get(self._names.of_layer(layer))
         if asked is not None:
             found = self._of_name(asked, rows)
             return RowsOf(found, why="" if found else f"{_KEY}: {asked} is no vocabulary of its {rows} rows there")
         if self._fed is None:
-            return RowsOf(why=f"whose entries its rows are is not known there{self._why_unknown}: say so in {_KEY}")
+            return RowsOf(why=f"the vocabulary of its rows is not known there{self._why_unknown}: name it in {_KEY}")
         fed = self._fed.get(id(layer), Fed())
         if not fed.lookups:
             return RowsOf()
@@ -112,10 +103,10 @@ class Vocabularies:
         return RowsOf(computed_of=vocabularies)
 
     def check(self, tables: Sequence[Any]) -> None:
-        """Checks that all names are of tables, and of vocabularies.
+        """Checks that all names are those of tables and vocabularies.
 
         Raises:
-            ModelContractError: one is not; says which there are.
+            ModelContractError: one is not; lists the known ones.
         """
         known = {self._names.of_layer(layer): layer for layer in tables}
         for table, asked in self._named.items():
@@ -144,72 +135,69 @@ class Vocabularies:
 
 
 def _traced(model: Any, x: Callable[[], Any]) -> tuple[Mapping[int, Fed] | None, str]:
-    """Returns what the tables of a model are asked for; None, and why, where it cannot be called with that."""
+    """Returns the inputs of the model's tables; None, and why, if the model cannot be called."""
     try:
         return fed_tables(model, x), ""
-    except Exception as error:  # noqa: BLE001 - whatever it is, the model's tables are then not known
+    except Exception as error:  # noqa: BLE001 - the user's code may raise anything
         return None, f" (calling its model fails: {type(error).__name__}: {first_line(error)})"
 
 
 def decide(ours: Side, theirs: Side, named: Mapping[str, str]) -> list[Decision]:
-    """Returns what becomes of each part of our model.
-
-    Args:
-        named: `train.init_tables`.
+    """Returns the source of each part of our model; `named` is `train.init_tables`.
 
     Raises:
-        ModelContractError: one of these is no table of our model, or no vocabulary.
+        ModelContractError: it names no table of our model, or no vocabulary.
     """
     here, there = Vocabularies(ours, named), Vocabularies(theirs, named)
     here.check(tables_of(ours.model))
-    known = {part.name: part for part in parts_of(theirs.model)}
-    return [_decided(part, known.get(part.name), here, there) for part in parts_of(ours.model)]
+    known = {part.name: part for part in model_parts(theirs.model)}
+    return [_decided(part, known.get(part.name), here, there) for part in model_parts(ours.model)]
 
 
 def _decided(ours: ModelPart, theirs: ModelPart | None, here: Vocabularies, there: Vocabularies) -> Decision:
     if theirs is None:
-        return Decision(ours, why="there is none of this name")
+        return Decision(ours, why="the other model has no variable of this name")
     shapes = f"{list(ours.shape)} here, {list(theirs.shape)} there"
     if ours.layer is not None and theirs.layer is not None:
         if ours.shape[1:] != theirs.shape[1:]:
-            return Decision(ours, why=f"its shape is another one: {shapes}")
+            return Decision(ours, why=f"its shape differs: {shapes}")
         mine, other = here.rows_of(ours), there.rows_of(theirs)
         if mine.vocabulary is not None and other.vocabulary is not None:
             return Decision(ours, theirs, moves(mine.vocabulary, other.vocabulary))
         if why := mine.why or other.why or _unlike(mine, other):
             return Decision(ours, why=why)
     if ours.shape != theirs.shape:
-        return Decision(ours, why=f"its shape is another one: {shapes}")
+        return Decision(ours, why=f"its shape differs: {shapes}")
     return Decision(ours, theirs)
 
 
 def _unlike(ours: RowsOf, theirs: RowsOf) -> str:
-    """Returns why rows that are of no one vocabulary are not the same ones; "" if they may be."""
+    """Returns why rows without a single vocabulary differ in meaning; "" if they may be the same."""
     if (ours.vocabulary is None) != (theirs.vocabulary is None):
         return f"its rows are entries of a vocabulary in one model and not in the other: see {_KEY}"
     if not same_vocabularies(ours.computed_of, theirs.computed_of):
-        return f"its rows are computed from vocabularies that are others there: see {_KEY}"
+        return f"its rows are computed from other vocabularies there: see {_KEY}"
     return ""
 
 
 def carry(ours: Side, theirs: Side, named: Mapping[str, str], *, source: str, optimizer: bool) -> Carried:
-    """Takes over what fits; returns what was.
+    """Carries over everything that fits; returns a record of it.
 
     Args:
-        source: What the other model is called.
-        optimizer: Whether the state of its optimizer is taken over too, if it has one of the same class.
+        source: Name of the other model.
+        optimizer: Carry the optimizer's state, too, if its class is the same.
 
     Raises:
         ModelContractError: the two have nothing in common, or `named` does not fit our model.
     """
     decisions = decide(ours, theirs, named)
     taken = {decision.theirs.name for decision in decisions if decision.theirs is not None}
-    left = tuple(part.name for part in parts_of(theirs.model) if part.name not in taken)
+    left = tuple(part.name for part in model_parts(theirs.model) if part.name not in taken)
     if not taken:
         raise ModelContractError(f"train.init_from: {_nothing_fits(decisions, left, source)}")
     for decision in decisions:
         _apply(decision, decision.ours.variables, decision.theirs.variables if decision.theirs else ())
-    begin_averages(ours.model)  # those of what is new, and of all where no state is taken over
+    begin_averages(ours.model)  # of new variables, and of all if no optimizer state is carried
     done = optimizer and _carry_optimizer(ours.model, theirs.model, decisions)
     return Carried(source=source, optimizer=done, variables=tuple(d.told() for d in decisions), left=left)
 
@@ -224,7 +212,7 @@ def _apply(decision: Decision, target: Sequence[Any], source: Sequence[Any]) -> 
 
 
 def _carry_optimizer(ours: Any, theirs: Any, decisions: Sequence[Decision]) -> bool:
-    """Returns whether there was a state to take over."""
+    """Carries the optimizer's state; returns whether there was one."""
     if getattr(theirs, "optimizer", None) is None:
         return False
     mine, other = OptimizerState(ours), OptimizerState(theirs)
@@ -261,11 +249,11 @@ def _some(names: Sequence[str], most: int = 5) -> str:
 
 _NOT_SLOTS = {"_trainable_variables", "_variables", "_build_variables"}
 _NOT_STATE = {"_learning_rate", "_current_learning_rate"}
-"""The learning rate is a setting."""
+"""The learning rate is a setting, not state."""
 
 
 class OptimizerState:
-    """What the optimizer of a compiled model has kept: a value for each weight, by whatever name, and a few numbers."""
+    """The state of a compiled model's optimizer: slots for each weight, by the optimizer's names, and scalars."""
 
     def __init__(self, model: Any) -> None:
         """Reads no value."""
@@ -274,12 +262,12 @@ class OptimizerState:
 
     @property
     def kind(self) -> str:
-        """Its class, by name."""
+        """The name of its class."""
         return type(self._optimizer).__name__
 
     @property
     def iterations(self) -> int:
-        """Updates that it has counted."""
+        """The updates counted so far."""
         return int(value_of(self._optimizer.iterations))
 
     def families(self) -> dict[str, list[Any]]:
@@ -294,7 +282,7 @@ class OptimizerState:
         }
 
     def slots(self, family: Sequence[Any], variables: Sequence[Any]) -> list[Any] | None:
-        """Returns a family's slots of some weights, in their shapes; None where one has none."""
+        """Returns a family's slots of some weights; None if one is missing or has another shape."""
         places = [self._places.get(id(variable)) for variable in variables]
         found = [None if place is None else family[place] for place in places]
         if any(slot is None or slot.shape != v.shape for slot, v in zip(found, variables, strict=True)):
@@ -302,7 +290,7 @@ class OptimizerState:
         return found
 
     def numbers(self) -> dict[str, Any]:
-        """Returns the variables that are one number, by the optimizer's own names."""
+        """Returns the scalar variables, by the optimizer's own names."""
         return {
             name: value
             for name, value in vars(self._optimizer).items()

@@ -1,6 +1,6 @@
-"""The published model as an opponent: it predicts what it is asked to, and is asked for nothing else.
+"""The published model as an opponent in the gate.
 
-Its SavedModel is read, which needs none of the code that the model was made with: that may have changed since.
+Its SavedModel is loaded, which does not need the code that built the model: that may have changed since.
 """
 
 from __future__ import annotations
@@ -18,21 +18,17 @@ from sparktf.trainer.model.tensors import Tensors, example
 from sparktf.trainer.model.tracing import traced
 
 SAVED_MODEL = ("saved_model.pb", "fingerprint.pb", "variables/", "assets/")
-"""What the names of a SavedModel's files begin with, among those of a published version."""
+"""Prefixes of a SavedModel's files among those of a published version."""
 
 
 class Champion:
-    """A published model beside one that takes the same rows; what it predicts has the structure of the other's."""
+    """A published model that takes the challenger's rows; its predictions have the structure of the challenger's."""
 
     def __init__(self, folder: Path, beside: UserModel) -> None:
-        """Loads it, and looks at what it predicts.
-
-        Args:
-            folder: Of its SavedModel.
-            beside: The challenger.
+        """Loads the SavedModel in a folder, and compares its signature with the challenger, `beside`.
 
         Raises:
-            ModelContractError: it does not load, needs inputs that the data does not have, or predicts something else.
+            ModelContractError: it does not load, needs inputs that the data does not have, or has other outputs.
         """
         self._spec = beside.spec
         try:
@@ -52,10 +48,10 @@ class Champion:
         for name, one, other in zip(self._outputs, *map(tf.nest.flatten, (ours, theirs)), strict=True):
             has, wanted = other.shape[1:], one.shape[1:]
             if not has.is_compatible_with(wanted):
-                raise ModelContractError(f"its output {name} has the shape {has}, and the new model's {wanted}")
+                raise ModelContractError(f"its output {name} has the shape {has}, and the new model's has {wanted}")
 
     def _inputs(self) -> tuple[str, ...]:
-        """Returns the names of the tensors that it takes, each of which the feed has."""
+        """Returns the names of its inputs, and checks that the feed has each."""
         takes: dict[str, tf.TensorSpec] = self._predict.structured_input_signature[1]
         fed = serving_signature(self._spec)
         for name, wanted in takes.items():
@@ -69,7 +65,7 @@ class Champion:
         return tuple(takes)
 
     def __call__(self, rows: Tensors) -> Any:
-        """Returns its predictions of some rows, as the challenger gives its own; works in a graph."""
+        """Returns its predictions in the structure of the challenger's; works in a graph."""
         given = serving_tensors(self._spec, rows)
         found = self._predict(**{name: given[name] for name in self._names})
         if len(found) == 1 and len(self._outputs) == 1:
@@ -81,7 +77,7 @@ class Champion:
 
 
 def _output_names(model: UserModel, y_pred: Any) -> list[str]:
-    """Returns the names of a model's outputs as its SavedModel has them, in the order of `tf.nest`."""
+    """Returns the names of a model's outputs in its SavedModel, in the order of `tf.nest`."""
     if isinstance(y_pred, dict):
         return sorted(y_pred)
     names = getattr(model.model, "output_names", None) or [t.name for t in model.spec.targets]

@@ -1,4 +1,4 @@
-"""What a model takes and what the feed brings, compared by name, dtype and shape before anything is trained."""
+"""Compares a model's inputs and targets with the feed by name, dtype and shape, before training."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sparktf.feature import TEXT, Feature, FeedSpec
 
 
 def check_inputs(model: Any, spec: FeedSpec) -> None:
-    """Checks that every input is fed with what it takes; a subclassed model does not tell its inputs.
+    """Checks that the feed fits every input; a subclassed model does not tell its inputs.
 
-    What Keras converts by itself is left to it: between numbers of any dtype, and a last axis of one value.
+    Keras itself converts between numeric dtypes, and adds or drops a last axis of one value.
 
     Raises:
-        ModelContractError: names input and columns, and says what to do.
+        ModelContractError: names input and columns, and the remedy.
     """
     inputs = _inputs_of(model)
     fed = {feature.name: feature for feature in spec.inputs}
-    if len(inputs) == 1 and len(fed) == 1:  # goes bare, whatever its name
+    if len(inputs) == 1 and len(fed) == 1:  # a single input is passed without a name
         pairs = [(next(iter(fed.values())), next(iter(inputs.values())))]
     else:
         _check_names(list(inputs), list(fed))
@@ -36,7 +36,7 @@ def check_targets(model: Any, spec: FeedSpec, losses: Sequence[Any]) -> None:
     """Checks that every target is an output, and that the losses can take it.
 
     Raises:
-        ModelContractError: names target and columns, and says what to do.
+        ModelContractError: names target and columns, and the remedy.
     """
     outputs = list(getattr(model, "output_names", None) or [])
     targets = [f.name for f in spec.targets]
@@ -55,7 +55,7 @@ def check_targets(model: Any, spec: FeedSpec, losses: Sequence[Any]) -> None:
 
 @contextmanager
 def naming_tensors(spec: FeedSpec) -> Iterator[None]:
-    """Adds to an error of the model's code what it was called with."""
+    """Adds the model's inputs as a note to an error of its code."""
     try:
         yield
     except Exception as error:
@@ -65,7 +65,7 @@ def naming_tensors(spec: FeedSpec) -> Iterator[None]:
 
 
 def _inputs_of(model: Any) -> dict[str, Any]:
-    """Returns the inputs by the names by which a dict of them is taken apart; none of a subclassed model."""
+    """Returns the inputs by the names of a dict of them; none for a subclassed model."""
     for attribute in ("_inputs_struct", "_nested_inputs"):  # of Keras 3, of tf_keras
         structure = getattr(model, attribute, None)
         if isinstance(structure, dict):
@@ -108,7 +108,7 @@ def _check_input(feature: Feature, tensor: Any) -> None:
 
 
 def _fits(fed: tuple[int, ...], takes: tuple[int | None, ...]) -> bool:
-    """Whether Keras takes rows of a shape: it adds a last axis of one value, or takes one away."""
+    """Whether Keras accepts rows of a shape: it adds or drops a last axis of one value."""
     shapes = [fed, (*fed, 1), *([fed[:-1]] if fed[-1:] == (1,) else [])]
     return any(
         len(shape) == len(takes) and all(want in (None, have) for have, want in zip(shape, takes, strict=True))
@@ -130,6 +130,6 @@ def _columns(feature: Feature) -> str:
 
 def _is_of_keras(loss: Any) -> bool:
     """Whether a loss is one of Keras's own, given by name or as an object."""
-    function = getattr(loss, "fn", loss)  # of a function that Keras has wrapped
+    function = getattr(loss, "fn", loss)  # a function wrapped by Keras
     module = getattr(function, "__module__", None) or type(function).__module__
     return isinstance(loss, str) or module.partition(".")[0] in ("keras", "tf_keras")

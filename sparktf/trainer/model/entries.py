@@ -1,4 +1,4 @@
-"""The entries of vocabularies that tables have a row for, and which row becomes which when they change."""
+"""Vocabularies of tables, and the moves of rows when a vocabulary changes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ RowIndices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What the rows of a table stand for.
+    """The meaning of a table's rows.
 
     Attributes:
-        entries: Numbers or texts, each once.
-        rows: Of each entry, its row.
-        others: What other rows stand for -> row: "unknown 1 of 2". What they say in both, they mean in both.
+        entries: Numbers or strings, each once.
+        rows: The row of each entry.
+        others: Meaning of another row -> row: "unknown 1 of 2". Equal texts mean the same in two vocabularies.
     """
 
     entries: pa.Array
@@ -30,21 +30,21 @@ class Vocabulary:
 
     @property
     def size(self) -> int:
-        """The fewest rows that a table of it has."""
+        """The fewest rows of a table of this vocabulary."""
         return 1 + max([*self.others.values(), *([int(self.rows.max())] if len(self.rows) else []), -1])
 
     def equals(self, other: Vocabulary) -> bool:
-        """Whether all rows stand for the same."""
+        """Whether all rows have the same meaning."""
         same_rows = np.array_equal(self.rows, other.rows) and dict(self.others) == dict(other.others)
         return same_rows and bool(self.entries.equals(other.entries))
 
 
 class Moves(NamedTuple):
-    """How a table is filled from another one.
+    """The moves of rows from one table into another.
 
     Attributes:
-        to: Rows of the table that is filled, of the row in `source` each.
-        kept: Entries that are in both; `new` in the first alone, `left` in the other one alone.
+        to: Rows of the target, each filled from the row in `source`.
+        kept: Number of common entries; `new` are only in the target, `left` only in the source.
     """
 
     to: RowIndices
@@ -55,7 +55,7 @@ class Moves(NamedTuple):
 
 
 def vocabulary(entries: Sequence[Any], *, masked: bool, unknown: int) -> Vocabulary:
-    """Returns what Keras's lookups number: padding where they mask, then what is unknown, then the entries."""
+    """Returns the vocabulary of a Keras lookup: padding if it masks, then unknown values, then the entries."""
     first = int(masked) + unknown
     others = {"padding": 0} if masked else {}
     others |= {f"unknown {i + 1} of {unknown}": int(masked) + i for i in range(unknown)}
@@ -63,11 +63,11 @@ def vocabulary(entries: Sequence[Any], *, masked: bool, unknown: int) -> Vocabul
 
 
 def listed(asset: Any, table_rows: int) -> Vocabulary | None:
-    """Returns what the rows of a table stand for whose vocabulary is an asset; None where the asset is none.
+    """Returns the vocabulary in an asset; None if it is none.
 
     Args:
-        asset: Entries in their order, in the last rows of the table; or entry -> row.
-        table_rows: Of the table, those in front of the entries among them.
+        asset: Entries in order, for the last rows of the table; or entry -> row.
+        table_rows: All rows of the table.
     """
     if isinstance(asset, Mapping):
         rows = np.array(list(asset.values()), dtype=object)
@@ -84,7 +84,7 @@ def listed(asset: Any, table_rows: int) -> Vocabulary | None:
 
 
 def moves(ours: Vocabulary, theirs: Vocabulary) -> Moves:
-    """Returns how a table of our vocabulary is filled from one of theirs."""
+    """Returns the moves that fill a table of our vocabulary from one of theirs."""
     entries, known = ours.entries, theirs.entries
     if entries.type != known.type:
         entries, known = entries.cast(pa.string()), known.cast(pa.string())

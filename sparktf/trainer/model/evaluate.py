@@ -1,7 +1,7 @@
-"""Evaluation over all workers, with the numbers that one process would get.
+"""Evaluation over all workers, with the results of a single process.
 
-It runs on a copy of the model outside of the strategy, so that workers with more rows than others need no collective in
-between; the states of all metrics are summed over the workers at the end, as tf.distribute itself does for metrics.
+A copy of the model outside of the strategy is evaluated, so that workers may have different numbers of rows; the states
+of all metrics are summed over the workers at the end, as tf.distribute does.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from sparktf.trainer.model.tensors import Tensors, rows_of, signature, to_tensor
 
 
 class RowSource(Protocol):
-    """What evaluation needs of a feed."""
+    """The rows of an evaluation."""
 
     def next_rows(self, rows: int) -> Any:
-        """Returns up to so many rows, none at the end."""
+        """Returns up to this many rows, none at the end."""
 
 
 class Sharing(NamedTuple):
-    """Who shares the rows of an evaluation.
+    """The nodes that share the rows of an evaluation.
 
     Attributes:
-        number: Of this node among them, from 0.
-        sum: Sums an array over all of them, each of which calls it.
+        number: This node's number, from 0.
+        sum: Sums an array over all nodes; called on each.
     """
 
     number: int
@@ -45,26 +45,18 @@ class Evaluator:
     """Evaluates one model on this worker's share of a stream."""
 
     def __init__(self, model: UserModel, sum_over_workers: Callable[[Any], Any], batch_size: int) -> None:
-        """Makes nothing of TensorFlow's yet.
-
-        Args:
-            sum_over_workers: Sums an array over all workers, each of which calls it.
-        """
         self._model = model
         self._sum = sum_over_workers
         self._batch_size = batch_size
-        # Traced by `warm_up`, also on a worker that never gets a row: all of them need the same metric states.
+        # `warm_up` traces it even on a worker that never gets a row: all workers need the same metric states.
         asked = [signature(model.spec), tf.TensorSpec((), tf.int32)]
         self._step = tf.function(self._evaluate, input_signature=asked, autograph=False)
 
     def evaluate(self, feed: RowSource) -> tuple[dict[str, float], int]:
-        """Returns the metrics (first of all "loss") and the rows, both over all workers.
-
-        Every worker calls this, also one without rows.
-        """
+        """Returns the metrics (first "loss") and the rows, over all workers; called on each, even without rows."""
         self._model.model.reset_metrics()
         names = self._losses()
-        sums = np.zeros(len(names) + 1)  # of each loss over rows, and last the rows
+        sums = np.zeros(len(names) + 1)  # the sum of each loss over rows, and last the rows
         while n := row_count(columns := feed.next_rows(self._batch_size)):
             sums += n * np.append(self._step(to_tensors(columns), n), 1.0)
         *losses, rows = self._sum(sums)
@@ -101,10 +93,10 @@ class Evaluator:
             variable.assign(self._sum(np.asarray(variable)))
 
     def variables(self) -> list[Any]:
-        """Returns the state variables of all metrics, in an order that is the same on every worker."""
+        """Returns the state variables of all metrics, in the same order on every worker."""
         return [v for metric in self._model.model.metrics for v in metric.variables]
 
     def warm_up(self) -> None:
-        """Creates the metrics' variables, also on a worker that never gets a row."""
+        """Creates the metrics' variables."""
         self._step.get_concrete_function()
         self._model.model.reset_metrics()

@@ -1,30 +1,27 @@
-"""What cannot be trained as Keras would, on any number of workers, is refused by name (docs/use/exactness.md)."""
+"""Refuses models that cannot be trained exactly as by Keras, on any number of workers (docs/use/exactness.md)."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from typing import Any
 
 from sparktf.errors import ModelContractError
+from sparktf.trainer.model.variable_names import layers_of
 from sparktf.wire.control import Flavour
 
 _EXACT_REDUCTIONS = {"sum_over_batch_size", "mean", "auto"}
 _PAIRWISE_LOSSES = {"circle"}
 _NEVER_CALLED = ("fit", "evaluate", "make_train_function", "make_test_function")
-"""Methods of a model: sparktf has a loop of its own."""
+"""Methods of a model that sparktf's own loop never calls."""
 
 _NEVER_CALLED_OF_OPTIMIZER = ("minimize", "compute_gradients", "aggregate_gradients", "finalize_variable_values")
 
 
 def check_compiled(model: Any, name: str, flavour: Flavour) -> None:
-    """Refuses a model that is not compiled, or has a loop of its own.
-
-    Args:
-        name: Of the function that has returned it.
+    """Refuses a model of the function `name` that is not compiled, or has its own loop.
 
     Raises:
-        ModelContractError: says what to do.
+        ModelContractError: names the remedy.
     """
     if not (getattr(model, "compiled", False) or getattr(model, "_is_compiled", False)):
         raise ModelContractError(
@@ -42,8 +39,7 @@ def check_compiled(model: Any, name: str, flavour: Flavour) -> None:
     for method in _NEVER_CALLED:
         if getattr(type(model), method) is not getattr(base, method):
             raise ModelContractError(
-                f"model: {type(model).__name__} overrides {method}, which is never called, so that it would be left "
-                "out: write a train(node)"
+                f"model: {type(model).__name__} overrides {method}, which sparktf never calls: write a train(node)"
             )
     for layer, trained in getattr(model, "_compiled_trainable_state", {}).items():
         if layer.trainable != trained:
@@ -54,15 +50,16 @@ def check_compiled(model: Any, name: str, flavour: Flavour) -> None:
 
 
 def check_exact(model: Any, losses: list[Any], flavour: Flavour) -> None:
-    """Refuses what cannot be weighted by rows over workers.
+    """Refuses losses, layers and optimizers that cannot be weighted by rows over workers.
 
     Raises:
-        ModelContractError: names it, and says what to do.
+        ModelContractError: names it, and the remedy.
     """
     for loss in losses:
         if _name(loss).lower() in _PAIRWISE_LOSSES:
             raise ModelContractError(
-                f"model: loss {_name(loss)} compares the rows of a batch, which workers do not share: use another"
+                f"model: loss {_name(loss)} compares the rows of a batch, which is divided over workers: use another "
+                "loss"
             )
         reduction = getattr(loss, "reduction", "sum_over_batch_size")
         if reduction not in _EXACT_REDUCTIONS:
@@ -73,15 +70,18 @@ def check_exact(model: Any, losses: list[Any], flavour: Flavour) -> None:
     for layer in layers_of(model):
         if getattr(layer, "synchronized", False) or type(layer).__name__ == "SyncBatchNormalization":
             raise ModelContractError(
-                f"model: layer '{layer.name}' is a synchronised BatchNorm, which updates cannot be exact with"
+                f"model: layer '{layer.name}' is a synchronised BatchNorm, with which updates cannot be exact: use a "
+                "plain BatchNormalization"
             )
         if getattr(layer, "activity_regularizer", None) is not None:
             raise ModelContractError(
-                f"model: layer '{layer.name}' has an activity_regularizer, which cannot be weighted exactly"
+                f"model: layer '{layer.name}' has an activity_regularizer, which cannot be weighted exactly: leave it "
+                "out"
             )
         if getattr(layer, "_losses", None):
             raise ModelContractError(
-                f"model: layer '{layer.name}' calls add_loss, which cannot be weighted exactly over workers"
+                f"model: layer '{layer.name}' calls add_loss, which cannot be weighted exactly over workers: use "
+                "compile(loss=...)"
             )
     _check_optimizer(model.optimizer, flavour)
 
@@ -105,8 +105,8 @@ def _check_optimizer(optimizer: Any, flavour: Flavour) -> None:
         )
     if getattr(optimizer, "use_ema", False) and optimizer.ema_overwrite_frequency:
         raise ModelContractError(
-            "model: ema_overwrite_frequency is not supported: the averages of use_ema are evaluated and exported, and "
-            "never take the place of the weights that are trained; leave it out"
+            "model: ema_overwrite_frequency is not supported: the averages of use_ema are evaluated and exported, but "
+            "never replace the trained weights: leave it out"
         )
     if not hasattr(optimizer, "build"):
         raise ModelContractError(
@@ -116,11 +116,6 @@ def _check_optimizer(optimizer: Any, flavour: Flavour) -> None:
     for method in _NEVER_CALLED_OF_OPTIMIZER:
         if getattr(type(optimizer), method, None) is not getattr(base, method, None):
             raise ModelContractError(
-                f"model: {type(optimizer).__name__} overrides {method}, which is never called, so that it would be "
-                "left out: do it in update_step, or write a train(node)"
+                f"model: {type(optimizer).__name__} overrides {method}, which sparktf never calls: override "
+                "update_step, or write a train(node)"
             )
-
-
-def layers_of(model: Any) -> Iterator[Any]:
-    """Yields a model and all layers in it, however deep."""
-    yield from model._flatten_layers()

@@ -1,4 +1,4 @@
-"""The model as it leaves a run: a SavedModel that needs no Python code, and a `.keras` file to go on from."""
+"""Exports a model: a SavedModel that needs no Python code, and a `.keras` file from which runs can begin."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def export_model(
 ) -> None:
     """Writes `saved_model/`, `assets.json` and `feed.json` below the folder, and `model.keras` if `formats` says so.
 
-    The SavedModel's signature `serving_default` takes one tensor `[batch, ...]` for each input, by the names of
-    `data.inputs`; of a ragged one `name`, all values [n], and `name_row_splits`, int64 [batch + 1].
+    The SavedModel's signature `serving_default` takes a tensor `[batch, ...]` for each of `data.inputs`, by name; for a
+    ragged one `name`, all values [n], and `name_row_splits`, int64 [batch + 1].
 
     Raises:
-        ModelContractError: Keras cannot write the model into such a file.
+        ModelContractError: Keras cannot write the model into a `.keras` file.
     """
     check_written(model.model, formats)
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,20 +58,20 @@ def export_model(
 
 
 def _output(name: str, spec: Any) -> ModelOutput:
-    # TensorFlow need not know how many axes an output has, and an export is no worse for that.
+    # TensorFlow may not know the rank of an output, which does not matter for an export.
     shape = [None] if spec.shape.rank is None else spec.shape.as_list()[1:]
     return ModelOutput(name=name, dtype=spec.dtype.name, shape=tuple(shape))
 
 
 def serving_signature(spec: FeedSpec) -> dict[str, Any]:
-    """Returns the `tf.TensorSpec` of every input, by name; a signature takes no ragged tensors but their parts."""
+    """Returns the `tf.TensorSpec` of every input by name; a signature takes the parts of ragged tensors."""
     found = {f.name: tf.TensorSpec((None, *f.shape), f.dtype, name=f.name) for f in spec.inputs}
     splits = [f"{f.name}{ROW_SPLITS}" for f in spec.inputs if f.ragged]
     return found | {name: tf.TensorSpec((None,), tf.int64, name=name) for name in splits}
 
 
 def serving_tensors(spec: FeedSpec, rows: Tensors) -> dict[str, Any]:
-    """Returns rows as the signature takes them."""
+    """Returns rows in the form of the signature."""
     found = {}
     for f in spec.inputs:
         value = rows[f.key]
@@ -83,7 +83,7 @@ def serving_tensors(spec: FeedSpec, rows: Tensors) -> dict[str, Any]:
 
 @contextmanager
 def _own_signature_only(model: UserModel) -> Iterator[None]:
-    """Keeps Keras 3 from tracing a signature of its own, for which it takes ragged inputs for dense ones."""
+    """Keeps Keras 3 from tracing its own signature, which treats ragged inputs as dense ones."""
     if model.flavour != "keras" or not any(feature.ragged for feature in model.spec.inputs):
         yield
         return

@@ -1,4 +1,4 @@
-"""Tables that a parameter server would hold and Keras's own layer is not made for."""
+"""Warns of large tables in Keras's own Embedding layers on parameter servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparktf.trainer.model.trackables import flavour_of
 
 
 def on_large_tables(model: Any) -> list[str]:
-    """Returns what the owner of a run on parameter servers should know of each large Embedding of Keras's."""
+    """Returns a warning for each large Keras Embedding of a model on parameter servers."""
     home = "sparktf.layers.tf_keras" if flavour_of([model]) == "tf_keras" else "sparktf.layers"
     return [
         f"model: Embedding '{name}' is a table of {nbytes / (1 << 20):.1f} MiB on one parameter server, and updates "

@@ -1,7 +1,7 @@
-"""Which vocabularies the rows of a model's tables are of: found in a trace of the model, however it is built.
+"""Finds the vocabularies of a model's tables in a trace of the model, however it is built.
 
-Every lookup notes what it gives, every table what it is asked for. Where one comes of the other by operations that only
-arrange values, the table has a row for each entry of the lookup's vocabulary.
+The outputs of every lookup and the inputs of every table are noted. If an input is computed from an output only by
+operations that rearrange values, the table has a row for each entry of the lookup's vocabulary.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tensorflow as tf
 from sparktf.layers.model_tables import is_keras_embedding
 from sparktf.layers.sharded import Sharded
 from sparktf.trainer.model.entries import Vocabulary, vocabulary
-from sparktf.trainer.model.tracing import recorded
+from sparktf.trainer.model.tracing import recording
 from sparktf.trainer.model.variable_names import layers_of
 
 _ARRANGING = {
@@ -33,18 +33,18 @@ _ARRANGING = {
     "Tile": 1,
     "Transpose": 1,
 }
-"""Operations whose values are some of those of their first so many inputs."""
+"""Operations whose values all come from their first inputs, and how many of these."""
 _JOINING = {"ConcatV2": -1, "Pack": None}
-"""Likewise of all, or of all but the last."""
+"""The same for all inputs, or all but the last."""
 _INPUT = "PlaceholderWithDefault"
 
 
 class Fed(NamedTuple):
-    """What a table is asked for.
+    """The input of a table.
 
     Attributes:
-        lookups: Layers that it comes of.
-        plainly: It is just what they give: not computed from that, and nothing else is among it.
+        lookups: Layers that it comes from.
+        plainly: It has only outputs of these, unchanged.
     """
 
     lookups: tuple[Any, ...] = ()
@@ -57,14 +57,14 @@ def tables_of(model: Any) -> list[Any]:
 
 
 def lookups_of(model: Any) -> list[Any]:
-    """Returns the layers that number the entries of a vocabulary."""
+    """Returns the layers that map entries of a vocabulary to numbers."""
     layers = layers_of(model)
     inner = {id(layer._lookup_layer) for layer in layers if hasattr(layer, "_lookup_layer")}  # of a TextVectorization
     return [layer for layer in layers if hasattr(layer, "get_vocabulary") and id(layer) not in inner]
 
 
 def vocabulary_of(lookup: Any) -> Vocabulary | None:
-    """Returns what a lookup's numbers stand for; None where it gives no numbers."""
+    """Returns the vocabulary of a lookup's numbers; None if its output is of another kind."""
     inner = getattr(lookup, "_lookup_layer", lookup)
     if getattr(lookup, "output_mode", getattr(lookup, "_output_mode", "int")) != "int":
         return None
@@ -75,13 +75,10 @@ def vocabulary_of(lookup: Any) -> Vocabulary | None:
 
 
 def fed_tables(model: Any, x: Callable[[], Any]) -> dict[int, Fed]:
-    """Returns by the id of each table that is used what it is asked for.
-
-    Args:
-        x: Returns what the model is called with.
+    """Returns the inputs of each used table, by its id; `x` returns the model's inputs.
 
     Raises:
-        Exception: whatever the model's code raises.
+        Exception: the model's code may raise anything.
     """
     given: dict[Any, Any] = {}
     asked: dict[int, list[Any]] = {}
@@ -94,18 +91,18 @@ def fed_tables(model: Any, x: Callable[[], Any]) -> dict[int, Fed]:
         del values
         asked.setdefault(id(layer), []).append(_values(arguments[0]))
 
-    with recorded(), noting(lookups_of(model), give), noting(tables_of(model), ask):
+    with recording(), noting(lookups_of(model), give), noting(tables_of(model), ask):
         model(tf.nest.map_structure(_as_input, x(), expand_composites=True), training=False)
     return {table: _fed(tensors, given) for table, tensors in asked.items()}
 
 
 def _as_input(tensor: Any) -> Any:
-    """Returns a tensor that a walk back ends at, whatever it is made of."""
+    """Returns a copy of a tensor at which a walk back ends."""
     return tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=tensor.shape)
 
 
 def inputs_of(model: Any) -> Any:
-    """Returns one row of zeros in the structure of a functional model's inputs; None where it does not tell them."""
+    """Returns one row of zeros in the structure of a functional model's inputs; None for other models."""
     for attribute in ("_inputs_struct", "_nested_inputs"):  # of Keras 3, of tf_keras
         structure = getattr(model, attribute, None)
         if structure is not None:
@@ -126,9 +123,9 @@ def _zeros(symbolic: Any) -> Any:
 
 @contextmanager
 def noting(layers: list[Any], note: Callable[[Any, Any, Any], None]) -> Iterator[None]:
-    """Has calls of some layers noted: layer, arguments, and what it returned."""
+    """Calls `note` with layer, arguments and result of each call of some layers."""
     for layer in layers:
-        # Past Keras's own way to set an attribute, which would keep track of it.
+        # Bypasses Keras's `__setattr__`, which would track the attribute.
         object.__setattr__(layer, "call", _noted(layer, layer.call, note))
     try:
         yield
@@ -152,7 +149,7 @@ def _values(tensor: Any) -> Any:
 
 
 def _fed(tensors: list[Any], given: dict[Any, Any]) -> Fed:
-    """Returns of which lookups some tensors come."""
+    """Returns the lookups that some tensors come from."""
     found: dict[int, Any] = {}
     plainly, has_others = True, False
     ways = [(tensor, True) for tensor in tensors]
@@ -175,7 +172,7 @@ def _fed(tensors: list[Any], given: dict[Any, Any]) -> Fed:
 
 
 def _before(tensor: Any, *, is_plain: bool) -> Iterator[tuple[Any, bool]]:
-    """Yields what a tensor is made of, and whether its values are just some of these."""
+    """Yields the inputs of a tensor's operation, and whether its values are just values of theirs."""
     inputs = list(tensor.op.inputs)
     kind = tensor.op.type
     if kind in _JOINING:
@@ -187,12 +184,12 @@ def _before(tensor: Any, *, is_plain: bool) -> Iterator[tuple[Any, bool]]:
         count = _ARRANGING.get(kind, 0)
     for place, before in enumerate(inputs):
         if kind in _ARRANGING and place >= count:
-            continue  # an index, or a shape: where values are put
+            continue  # an index or a shape
         yield before, is_plain and place < count
 
 
 def same_vocabularies(ours: Sequence[Vocabulary | None], theirs: Sequence[Vocabulary | None]) -> bool:
-    """Whether the rows of two tables stand for the same, by whatever is computed of these vocabularies."""
+    """Whether the rows of two tables, computed from these vocabularies, have the same meaning."""
     return len(ours) == len(theirs) and all(
         a is not None and b is not None and a.equals(b) for a, b in zip(ours, theirs, strict=True)
     )

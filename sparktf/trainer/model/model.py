@@ -1,4 +1,4 @@
-"""The user's model: how it is loaded, what of it is refused, and the few places where Keras 3 and tf_keras differ."""
+"""The user's model: loads and checks it, and hides the differences of Keras 3 and tf_keras."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sparktf.trainer.model.averages import begin_averages, build_averages, keeps
 from sparktf.trainer.model.contract import check_inputs, check_targets, naming_tensors
 from sparktf.trainer.model.exact import check_compiled, check_exact
 from sparktf.trainer.model.tensors import Layout, Tensors, example
-from sparktf.trainer.model.tracing import build_layers, recorded, traced_in_scope
+from sparktf.trainer.model.tracing import build_layers, recording, traced_in_scope
 from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.wire.control import Flavour
 
@@ -32,7 +32,7 @@ def load_function(config: JobConfig) -> Callable[..., Any]:
     """Imports the model function.
 
     Raises:
-        ModelContractError: the module or the function is not there.
+        ModelContractError: the module or the function does not exist.
     """
     return load_named(config, "model")
 
@@ -41,14 +41,14 @@ def load_named(config: JobConfig, key: str) -> Callable[..., Any]:
     """Imports the function that a key of the configuration names.
 
     Raises:
-        ModelContractError: the module or the function is not there.
+        ModelContractError: the module or the function does not exist.
     """
     name, function_name = config.modules[key], config.function_of(key)
     try:
         module = importlib.import_module(name)
     except ModuleNotFoundError as e:
         if e.name is None or not (name + ".").startswith(e.name + "."):
-            raise  # the module is there, but one that it imports is not: that is the user's own error
+            raise  # the module exists, but not one that it imports: the user's own error
         raise ModelContractError(f"{key}: module '{name}' is not found") from e
     function: Callable[..., Any] | None = getattr(module, function_name, None)
     if not callable(function):
@@ -65,7 +65,7 @@ def is_low_level(function: Callable[..., Any]) -> bool:
 
 
 def versions(flavour: Flavour) -> dict[str, str]:
-    """Returns the versions of what a checkpoint depends on."""
+    """Returns the versions of Python, TensorFlow and Keras, on which a checkpoint depends."""
     found = {"python": platform.python_version(), "tensorflow": tf.__version__}
     if flavour in ("keras", "tf_keras"):
         found[flavour] = importlib.import_module(flavour).__version__
@@ -88,8 +88,8 @@ class UserModel:
     Attributes:
         model: The user's model.
         flavour: "keras" or "tf_keras".
-        layout: How batches are handed to it.
-        tables: Its ShardedEmbeddings, whose rows the optimizer updates one by one.
+        layout: The layout of its batches.
+        tables: Its ShardedEmbeddings, of which the optimizer updates only the rows in use.
     """
 
     def __init__(
@@ -102,16 +102,16 @@ class UserModel:
         unseen: bool = False,
         trains: bool = True,
     ) -> None:
-        """Calls the user's function and checks what it returns.
+        """Calls the user's function, and checks its model.
 
         Args:
-            unseen: Nothing reads the variables, which are elsewhere and may be large.
-            trains: Its optimizer has all that it keeps for each weight, which may take twice their memory; else
-                averages of the weights alone, if it keeps any.
+            unseen: Do not read the variables, which are on other nodes and may be large.
+            trains: Make all slots of the optimizer, which may take twice the memory of the weights; else only averages
+                of the weights, if it keeps any.
 
         Raises:
-            ModelContractError: not a compiled Keras model, inputs that the feed does not fit, or something that cannot
-                be weighted exactly.
+            ModelContractError: it is not a compiled Keras model, its inputs do not fit the feed, or it cannot be
+                trained exactly.
         """
         seed_everything(config.train.seed)
         self.model = build(dict(config.params), dict(assets))
@@ -121,14 +121,14 @@ class UserModel:
         check_inputs(self.model, spec)
         check_targets(self.model, spec, self.losses())
         self.layout = Layout(spec, tuple(getattr(self.model, "output_names", None) or ()))
-        with naming_tensors(spec), recorded() if unseen else nullcontext():
+        with naming_tensors(spec), recording() if unseen else nullcontext():
             if unseen:
                 self._build_variables()
             else:
                 build_layers(self.model, lambda: self.layout.x(example(spec)))
                 traced_in_scope(self._build_variables, self.flavour)
         if not self.model.trainable_variables:
-            raise ModelContractError("model: it has no weight that is trained")
+            raise ModelContractError("model: it has no trainable weight: set trainable of a layer")
         if trains:
             self.optimizer.build(self.model.trainable_variables)
             begin_averages(self.model)
@@ -153,23 +153,23 @@ class UserModel:
 
     @property
     def keeps_averages(self) -> bool:
-        """Whether its optimizer keeps averages of the weights, which are evaluated and exported in their place."""
+        """Whether its optimizer keeps averages of the weights, which are evaluated and exported instead."""
         return keeps_averages(self.model)
 
     def variables(self) -> list[Any]:
-        """Returns the tf.Variables of the model, those of its optimizer not among them."""
+        """Returns the tf.Variables of the model, without its optimizer's."""
         return [tensorflow_variable(variable) for variable in self.model.variables]
 
     def trained(self) -> list[Any]:
-        """Returns the tf.Variables that have a gradient, in the order of `gradients`."""
+        """Returns the trainable tf.Variables, in the order of `gradients`."""
         return [tensorflow_variable(variable) for variable in self.model.trainable_variables]
 
     def _build_variables(self) -> None:
-        """Creates every variable now, of the losses too: in a replica under a strategy it would be too late."""
+        """Creates every variable, also of the losses, now: inside a replica it would be too late."""
         rows = example(self.spec)
         y_pred = self.model(self.layout.x(rows), training=False)
         self.layout.fit_outputs(y_pred)
-        if self.flavour == "keras":  # without regularisers, for which a model must have its weights' values
+        if self.flavour == "keras":  # without regularisers, which would read the weights
             self.model._compile_loss(self.layout.y(rows), y_pred, self.layout.sample_weight(rows))
 
     def compute_loss(self, rows: Tensors, y_pred: Any, *, training: bool) -> Any:
@@ -178,25 +178,22 @@ class UserModel:
         return self.loss_of(layout.y(rows), y_pred, layout.sample_weight(rows), x=layout.x(rows), training=training)
 
     def loss_of(self, y: Any, y_pred: Any, weight: Any, *, x: Any = None, training: bool = False) -> Any:
-        """Returns what `compute_loss` does, of the parts of rows; Keras's own losses look at no `x`."""
+        """As `compute_loss`, given the parts of rows; Keras's own losses do not use `x`."""
         if self.flavour == "keras":
             return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
         return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight)
 
     def gradients(self, rows: Tensors, scale: Any, values: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
-        """Returns `scale` times the loss of the rows, and of its gradient by each trainable variable, for `apply`.
+        """Returns `scale` times the loss of the rows, and its gradients by trainable variables and by `values`.
 
-        The gradient by a variable that the loss does not use is None. Under a strategy both Keras flavours divide the
-        loss, regularisers included, by the number of replicas.
-
-        Args:
-            values: Tensors by which there are gradients, too, behind the others.
+        The gradient by an unused variable is None. Under a strategy both Keras flavours divide the loss, regularisers
+        included, by the number of replicas.
         """
         with tf.GradientTape() as tape:
             tape.watch(list(values))
             y_pred = self.model(self.layout.x(rows), training=True)
             loss = tf.cast(self.compute_loss(rows, y_pred, training=True), tf.float32) * scale
-            # By `loss_scale_factor`, which `apply` takes out of the gradients.
+            # Scaled by `loss_scale_factor`, by which `apply` divides the gradients.
             scaled = self.optimizer.scale_loss(loss) if self.flavour == "keras" else loss
         return loss, tape.gradient(scaled, [*self.trained(), *values])
 

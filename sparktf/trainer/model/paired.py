@@ -1,9 +1,9 @@
-"""Evaluation of several models in one pass over the same rows, with what tells how far a difference may be chance.
+"""Evaluates several models in one pass over the same rows, with the states for a paired bootstrap of differences.
 
-Rows are read once, and all models predict each batch. Predictions and targets of many rows are kept, put into buckets
-at random, and Keras's own metrics look at one bucket after the other: their states, which add up, are kept of each
-model, bucket and slice. A metric of all rows is what Keras makes of the sum of the states; one of a resample, what it
-makes of the states of the buckets that were drawn (`sparktf.results.gating`).
+Rows are read once, and all models predict each batch. Predictions and targets of many rows are put into buckets at
+random, and Keras's own metrics evaluate one bucket after the other. Their states are additive, and are kept for each
+model, bucket and slice. The result for all rows is Keras's result of the sum of the states; that of a resample, of the
+sum over the drawn buckets (`sparktf.results.gating`).
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature, 
 from sparktf.trainer.model.tracing import traced
 
 _KEPT_NBYTES = 64 << 20
-"""Targets and predictions of so many bytes are kept before metrics look at them."""
+"""Bytes of targets and predictions to keep before metrics evaluate them."""
 
 _BATCHES = 8
-"""So many are predicted in one call into TensorFlow, which takes as long as a small model does for a batch."""
+"""Batches predicted in one call into TensorFlow, which takes as long as a small model takes for a batch."""
 
 _MOST_SLICES = 100
-"""Of each column so many values are compared, the commonest among the rows that come first, and as many of all."""
+"""The most values of each column, the commonest among the first rows, and the most slices in all."""
 
 _ALL = ""
 
 
 class Paired(NamedTuple):
-    """States of all models' metrics over all nodes, each [models, buckets, values]: first those of the challenger.
+    """States of all models' metrics over all nodes, [models, buckets, values] each, with the challenger first.
 
     Attributes:
-        states: "" for all rows, or a slice -> the states.
-        rows: Of the same.
+        states: "" for all rows, or a slice -> its states.
+        rows: The same -> its rows.
     """
 
     states: dict[str, Floats]
@@ -53,7 +53,7 @@ class Paired(NamedTuple):
 
 
 class PairedEvaluator:
-    """Evaluates a model, and others beside it if there are any."""
+    """Evaluates a model beside others, if there are any."""
 
     def __init__(
         self,
@@ -64,11 +64,7 @@ class PairedEvaluator:
         slices: Sequence[SliceColumn],
         seed: int,
     ) -> None:
-        """Looks at what all predict, of no row.
-
-        Args:
-            evaluator: Of the same model, and warmed up: the metrics have their variables.
-        """
+        """Traces the models; `evaluator` is the first one's, warmed up, so that the metrics have their variables."""
         self._model = model
         self._others = others
         self._evaluator = evaluator
@@ -92,11 +88,11 @@ class PairedEvaluator:
 
     @property
     def models(self) -> int:
-        """How many are evaluated."""
+        """The number of models."""
         return 1 + len(self._others)
 
     def evaluate(self, feed: RowSource, batch_size: int) -> Paired:
-        """Returns the states over all nodes, each of which calls it, also one without rows."""
+        """Returns the states over all nodes; called on each, even without rows."""
         while n := row_count(columns := feed.next_rows(_BATCHES * batch_size)):
             codes = [column.of(columns) for column in self._columns]
             self._keep([leaf.numpy() for leaf in self._predict(to_tensors(columns), n, batch_size)], codes)
@@ -109,7 +105,7 @@ class PairedEvaluator:
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _batches(self, kept: Sequence[tf.TensorSpec], tensors: Tensors, n: Any, size: Any) -> Any:
-        """Returns what `_scored` does of all rows, which go through the models a batch at a time, as a flat list."""
+        """Returns the flat results of `_scored` for all rows, computed a batch at a time."""
         count = -(-n // size)
         arrays = [tf.TensorArray(spec.dtype, count, infer_shape=False, element_shape=spec.shape) for spec in kept]
 
@@ -134,7 +130,7 @@ class PairedEvaluator:
     # ---- many rows ----
 
     def _count(self) -> None:
-        """Adds what is kept to the states."""
+        """Adds the kept rows to the states."""
         if not self._kept:
             return
         parts = [np.concatenate(parts) for parts in zip(*self._kept, strict=True)]
@@ -143,7 +139,7 @@ class PairedEvaluator:
         order = self._draw.permutation(len(arrays[0]))
         self._add(_ALL, arrays, order)
         for column, of_rows in zip(self._columns, codes, strict=True):
-            # A stable sort: within a value the order stays the one that was drawn.
+            # A stable sort keeps the drawn order within a value.
             by_value = order[np.argsort(of_rows[order], kind="stable")]
             values, firsts = np.unique(of_rows[by_value], return_index=True)
             groups = zip(values.tolist(), np.split(by_value, firsts[1:]), strict=True)
@@ -153,7 +149,7 @@ class PairedEvaluator:
                     self._add(column.labels[value], arrays, rows)
 
     def _add(self, label: str, arrays: Sequence[npt.NDArray[Any]], rows: npt.NDArray[np.int64]) -> None:
-        """Adds some rows, in a random order, to the states of a slice: to as many buckets as have one of them."""
+        """Adds rows, in random order, to the states of a slice, divided over its buckets."""
         used = min(BUCKETS, len(rows))
         buckets = np.sort(self._draw.choice(BUCKETS, used, replace=False))
         ends = np.linspace(0, len(rows), used + 1).astype(np.int32)
@@ -165,7 +161,7 @@ class PairedEvaluator:
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _bucket_states(self, arrays: Sequence[Any], ends: Any) -> Any:
-        """Returns the states of the metrics after each bucket's rows alone: [models, buckets, values]."""
+        """Returns the states of the metrics for each bucket's rows: [models, buckets, values]."""
         count = tf.shape(ends)[0] - 1
 
         def one(i: Any, found: Any, which: int) -> Any:
@@ -184,13 +180,13 @@ class PairedEvaluator:
         return tf.stack(states)
 
     def _whole(self, arrays: Sequence[Any]) -> Any:
-        """Returns targets, weights and predictions in the structures that they came in."""
+        """Returns targets, weights and predictions in their original structures."""
         given = iter(arrays)
         leaves = [None if leaf is None else next(given) for leaf in tf.nest.flatten(self._structure)]
         return tf.nest.pack_sequence_as(self._structure, leaves)
 
     def _state(self, y: Any, y_pred: Any, weight: Any, n: Any) -> Any:
-        """Returns all that is added up of some rows: each loss, the states of the metrics, and last the rows."""
+        """Returns the additive state of some rows: each loss, the states of the metrics, and last the rows."""
         variables = self._evaluator.variables()
         for variable in variables:
             variable.assign(tf.zeros(variable.shape, variable.dtype))
@@ -207,7 +203,7 @@ class PairedEvaluator:
     # ---- all nodes ----
 
     def _over_all(self) -> Paired:
-        """Sums the states over the nodes, of all rows and of the commonest slices."""
+        """Sums the states of all rows and of the commonest slices over the nodes."""
         rows = self._all_rows()
         total = rows.pop(_ALL, 0)
         labels = [_ALL, *self._whole_slices([label for label, _ in rows.most_common()])[:_MOST_SLICES]]
@@ -217,18 +213,18 @@ class PairedEvaluator:
         return Paired(states, {label: rows[label] if label else total for label in labels})
 
     def _whole_slices(self, labels: Sequence[str]) -> list[str]:
-        """Returns the slices of which no node has left out rows."""
+        """Returns the slices from which no node has left out rows."""
         lacking = [any(column.lacks(label) for column in self._columns) for label in labels]
         nodes = self._sharing.sum(np.array([0, *lacking], np.int64))[1:]
         return [label for label, count in zip(labels, nodes.tolist(), strict=True) if not count]
 
     def _width(self) -> int:
-        """Returns how many values a state has."""
+        """Returns the number of values in a state."""
         sizes = [int(np.prod(v.shape)) for v in self._evaluator.variables()]
         return sum(sizes) + 1 + len(self._model.output_losses()) + 1
 
     def _all_rows(self) -> Counter[str]:
-        """Returns the rows of each slice over all nodes; the same, and in the same order, on each of them."""
+        """Returns the rows of each slice over all nodes, equal and in the same order on each node."""
         mine = np.frombuffer(json.dumps(self._rows).encode(), np.uint8).astype(np.int32)
         lengths = np.zeros(self._sharing.nodes, np.int64)
         lengths[self._sharing.number] = len(mine)
@@ -241,11 +237,11 @@ class PairedEvaluator:
         return found
 
 
-class Values:
-    """What Keras makes of states: the values of all metrics."""
+class MetricValues:
+    """Computes the values of all metrics from states."""
 
     def __init__(self, model: UserModel, evaluator: Evaluator) -> None:
-        """Takes the model whose metrics they are, which are overwritten; see `PairedEvaluator`."""
+        """Takes the model, whose metrics' states are overwritten; see `PairedEvaluator`."""
         self._model = model
         self._evaluator = evaluator
         self._names = evaluator.names()
@@ -255,7 +251,7 @@ class Values:
         )
 
     def of(self, states: Floats) -> dict[str, Floats]:
-        """Returns the values of some states, [n, values], each as the sum over some rows: metric -> [n]."""
+        """Returns the values of states [n, values]: metric -> [n]."""
         losses = states[:, : self._losses] / np.maximum(states[:, -1:], 1.0)
         metrics = self._results(states[:, self._losses : -1]).numpy().T.astype(np.float64)
         named = zip(self._metric_names(), metrics, strict=True)

@@ -1,4 +1,4 @@
-"""What a model predicts as it was trained, for rows that its node has read."""
+"""Predictions of the trained model for rows that its node has read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import tensorflow as tf
 from sparktf.errors import ModelContractError
 from sparktf.feature import Feature, FeedSpec
 from sparktf.feed.arrays.columns import Array, Column, Columns, Ragged, Strings
-from sparktf.trainer.model.exact import layers_of
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predictions import (
     ROW_SPLITS,
@@ -21,13 +20,14 @@ from sparktf.trainer.model.predictions import (
     named_outputs,
     tolerance,
 )
+from sparktf.trainer.model.variable_names import layers_of
 
 
 def predictions_of(model: UserModel, columns: Columns) -> Predictions:
-    """Returns what a model predicts for some rows, as an evaluation would.
+    """Returns the predictions for some rows, as in evaluation.
 
     Raises:
-        ModelContractError: for the same rows, it predicts something else each time.
+        ModelContractError: the predictions for the same rows differ from call to call.
     """
     about = About(
         flavour=model.flavour,
@@ -44,20 +44,20 @@ def predictions_of(model: UserModel, columns: Columns) -> Predictions:
         y = model.model(model.layout.x(rows), training=False)
         return named_outputs(y, outputs, about.target_names)
 
-    # On the processor, where the exported model is loaded, too: devices of other kinds round differently.
+    # On the CPU, where the exported model is loaded, too: other devices round differently.
     with tf.device("CPU:0"):
         function = tf.function(predict, autograph=False)
         first, again = as_arrays(function(rows)), as_arrays(function(rows))
     if (said := difference(first, again, about.tolerance)) is not None:
         raise ModelContractError(
-            f"publish: the model predicts something else for the same rows each time ({said}), so that nobody can tell "
-            "whether it is exported right: nothing in it may be random, or change, where training is False"
+            f"publish: the model's predictions for the same rows differ from call to call ({said}), so that the export "
+            "cannot be checked: make nothing in it random or stateful when training is False"
         )
     return Predictions(about, inputs, first)
 
 
 def _as_served(spec: FeedSpec, columns: Columns) -> dict[str, Array]:
-    """Returns the rows of the inputs as the signature `serving_default` takes them."""
+    """Returns the rows of the inputs in the form of the signature `serving_default`."""
     found: dict[str, Array] = {}
     for feature in spec.inputs:
         column = columns[feature.key]
@@ -77,7 +77,7 @@ def _tensor(feature: Feature, inputs: dict[str, Array]) -> Any:
 
 
 def made_up_rows(spec: FeedSpec, rows: int) -> Columns:
-    """Returns rows of zeros and empty texts; ragged ones have one value."""
+    """Returns rows of zeros and empty strings; ragged ones have one value."""
     return {feature.key: _made_up(feature, rows) for feature in spec.inputs}
 
 

@@ -1,11 +1,11 @@
-"""Rows and what the trained model predicts for them, beside the exported one in `predictions.npz`; TensorFlow apart.
+"""The file `predictions.npz` beside an exported model: rows, and the trained model's predictions; without TensorFlow.
 
     about                      JSON: see `About`
-    inputs/<name>              what the signature `serving_default` takes: [rows, ...], text as bytes; of a ragged input
-    inputs/<name>_row_splits   all values [n], and where each row's begin: int64 [rows + 1]
-    outputs/<name>             what the model has predicted as it was trained: [rows, ...]
+    inputs/<name>              an input of the signature `serving_default`: [rows, ...], text as bytes; or of a ragged
+    inputs/<name>_row_splits   one all values [n], and its row splits: int64 [rows + 1]
+    outputs/<name>             predictions of the trained model: [rows, ...]
 
-`numpy.load` reads it without pickles. Bytes that end in zeros lose these, before anything is predicted.
+`numpy.load` reads it without pickles. NumPy strips trailing zeros from bytes, before anything is predicted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ROW_SPLITS = "_row_splits"
 
 
 class Tolerance(NamedTuple):
-    """How far a number may be from the one that was stored.
+    """The tolerated distance from a stored number.
 
     Attributes:
-        relative: Of the stored number.
-        absolute: Besides; of the greatest number of its output, where that is more than 1.
+        relative: Relative to the stored number.
+        absolute: In addition, relative to the output's greatest number, but at least to 1.
     """
 
     relative: float
@@ -40,25 +40,25 @@ class Tolerance(NamedTuple):
 
 
 _OF_FLOAT32 = Tolerance(1e-4, 1e-5)
-"""Graphs are rewritten where a model is loaded: sums are made in another order."""
+"""Graphs are optimized again when a model is loaded, which changes the order of sums."""
 
 _OF_16_BITS = Tolerance(2e-2, 1e-2)
 
 
 def tolerance(dtypes: Iterable[str]) -> Tolerance:
-    """Returns what is tolerated of a model whose layers compute in some dtypes."""
+    """Returns the tolerance for a model whose layers compute in these dtypes."""
     return _OF_16_BITS if {"float16", "bfloat16"} & set(dtypes) else _OF_FLOAT32
 
 
 class About(NamedTuple):
-    """How the arrays belong together.
+    """Metadata of the arrays.
 
     Attributes:
-        flavour: Of Keras, for `model.keras`.
+        flavour: Keras flavour of `model.keras`.
         inputs: Name -> whether it is ragged, in the model's order.
-        output_names: Of the model, where it has several outputs.
-        target_names: Of the configuration.
-        tolerance: How far predictions may be from those that are stored.
+        output_names: Names of the model's outputs, if there are several.
+        target_names: Targets of the configuration.
+        tolerance: Tolerance of predictions.
     """
 
     flavour: str
@@ -69,7 +69,7 @@ class About(NamedTuple):
 
 
 class Predictions(NamedTuple):
-    """What the file has."""
+    """The content of the file."""
 
     about: About
     inputs: dict[str, Array]
@@ -80,11 +80,11 @@ class Predictions(NamedTuple):
         arrays = {f"inputs/{name}": array for name, array in self.inputs.items()}
         arrays |= {f"outputs/{name}": array for name, array in self.outputs.items()}
         arrays["about"] = np.array(json.dumps(self.about._asdict()))
-        np.savez(folder / PREDICTIONS, **arrays)  # type: ignore[arg-type] # it takes names of its own, too
+        np.savez(folder / PREDICTIONS, **arrays)  # type: ignore[arg-type] # it has named arguments, too
 
     @classmethod
     def read(cls, folder: Path) -> Predictions:
-        """Reads the file of a folder."""
+        """Reads the file in a folder."""
         with np.load(folder / PREDICTIONS, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         about = json.loads(str(arrays.pop("about")))
@@ -95,7 +95,7 @@ class Predictions(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         name, ragged = next(iter(self.about.inputs.items()))
         return len(self.inputs[f"{name}{ROW_SPLITS}"]) - 1 if ragged else len(self.inputs[name])
 
@@ -105,7 +105,7 @@ def _below(prefix: str, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def as_plain_arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
-    """Returns TensorFlow's tensors as arrays of NumPy's own dtypes; text as `bytes` objects."""
+    """Returns tensors as arrays of NumPy's own dtypes; text as `bytes` objects."""
     return {name: _plain(np.asarray(y)) for name, y in outputs.items()}
 
 
@@ -114,7 +114,7 @@ def _plain(array: Array) -> Array:
 
 
 def as_arrays(outputs: Mapping[str, Any]) -> dict[str, Array]:
-    """Returns TensorFlow's tensors as arrays that NumPy can store; text as bytes of one length."""
+    """Returns tensors as arrays that NumPy can store; text as bytes of fixed length."""
     return {name: _storable(np.asarray(y)) for name, y in outputs.items()}
 
 
@@ -125,7 +125,7 @@ def _storable(array: Array) -> Array:
 
 
 def named_outputs(y: Any, output_names: Sequence[str], target_names: Sequence[str]) -> dict[str, Any]:
-    """Returns what a call of a model returns, by output name."""
+    """Returns a model's outputs by name."""
     if isinstance(y, dict):
         return y
     if isinstance(y, (list, tuple)):
@@ -134,13 +134,13 @@ def named_outputs(y: Any, output_names: Sequence[str], target_names: Sequence[st
 
 
 def difference(stored: Mapping[str, Array], found: Mapping[str, Array], tolerated: Tolerance) -> str | None:
-    """Returns where predictions are not those that are stored, in words; None where they are."""
+    """Describes how predictions differ from the stored ones; None if they agree."""
     if sorted(stored) != sorted(found):
-        return f"its outputs are {_listed(found)}, and not {_listed(stored)}"
+        return f"its outputs are {_listed(found)}, not {_listed(stored)}"
     for name, expected in stored.items():
         array = found[name]
         if array.shape != expected.shape:
-            return f"output '{name}' has shape {list(array.shape)}, and not {list(expected.shape)}"
+            return f"output '{name}' has shape {list(array.shape)}, not {list(expected.shape)}"
         if (said := _apart(expected, array, tolerated)) is not None:
             return f"output '{name}' {said}"
     return None
@@ -157,7 +157,7 @@ def _apart(expected: Array, found: Array, tolerated: Tolerance) -> str | None:
     expected, found = expected.astype(np.float64), found.astype(np.float64)
     finite = np.isfinite(expected)
     if not np.array_equal(expected[~finite], found[~finite], equal_nan=True):
-        return "is finite where it was not, or the other way round"
+        return "is finite where it was infinite or NaN, or vice versa"
     expected, found = expected[finite], found[finite]
     scale = max(float(np.max(np.abs(expected), initial=0.0)), 1.0)
     bound = tolerated.relative * np.abs(expected) + tolerated.absolute * scale

@@ -1,4 +1,4 @@
-"""What errors say, without what TensorFlow and Keras put around it."""
+"""Texts of errors without the wrapping of TensorFlow and Keras."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _GRAPH_PREFIX = re.compile(r"\{\{function_node [^}]*\}\} |\(\d+\) [A-Z_]+: +")
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the first line of what the raising code said, without what TensorFlow and Keras put around it."""
+    """Returns the first line of the original error, without the wrapping of TensorFlow and Keras."""
     lines = [line.strip() for line in without_colours(words_of_error(error)).splitlines() if line.strip()]
     if lines and lines[0] == "in user code:":
         said = f"{type(error).__name__}: "
@@ -26,5 +26,5 @@ def first_line(error: BaseException) -> str:
 
 
 def without_colours(text: str) -> str:
-    """Returns a text without the terminal's colours, which Keras writes into its messages."""
+    """Returns a text without terminal colours, which Keras puts into its messages."""
     return _COLOURS.sub("", text)

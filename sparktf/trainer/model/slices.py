@@ -1,4 +1,4 @@
-"""By which values of which columns rows are told apart: codes of each row, taken from the feed's columns."""
+"""Slices of rows by the values of columns: codes of each row, taken from the feed's columns."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ from sparktf.feed.arrays.columns import Columns, Strings
 Codes = npt.NDArray[np.int64]
 
 _MOST_KNOWN = 10_000
-"""Values of a column that are told apart on one node; what comes later belongs to no slice."""
+"""The most values of a column that are distinguished on a node; later ones belong to no slice."""
 
 
 class SliceColumn(NamedTuple):
-    """Where a column is among the tensors.
-
-    Attributes:
-        place: Its index in a packed vector; None where the tensor is the column.
-    """
+    """A column's place among the tensors: its index in a packed vector; None if it is a tensor by itself."""
 
     name: str
     feature: Feature
@@ -32,7 +28,7 @@ class SliceColumn(NamedTuple):
 
 
 def slice_columns(spec: FeedSpec, names: Sequence[str]) -> tuple[SliceColumn, ...]:
-    """Returns where the columns of `gate.slices` are.
+    """Finds the columns of `gate.slices`.
 
     Raises:
         ModelContractError: no tensor has one of them.
@@ -59,18 +55,14 @@ def _columns_of(spec: FeedSpec) -> Iterator[SliceColumn]:
 
 
 class SliceCodes:
-    """Numbers the values of one column as they come, and chooses which of them are slices.
+    """Numbers the values of one column as they come, and chooses the slices among them.
 
     Attributes:
-        labels: Of each value, by its number: "country=de".
+        labels: Label of each value, by number: "country=de".
     """
 
     def __init__(self, column: SliceColumn, most: int) -> None:
-        """Knows no value yet.
-
-        Args:
-            most: So many values are slices.
-        """
+        """Knows no value yet; at most `most` values become slices."""
         self.labels: list[str] = []
         self._most = most
         self._slices: set[int] = set()
@@ -81,7 +73,7 @@ class SliceCodes:
         self._of_dictionary = np.empty(0, np.int64)
 
     def of(self, columns: Columns) -> Codes:
-        """Returns the numbers of some rows' values, -1 for those beyond what is told apart."""
+        """Returns the numbers of the rows' values; -1 for values beyond `_MOST_KNOWN`."""
         values = columns[self._column.feature.key]
         if isinstance(values, Strings):
             if values.values is not self._dictionary:  # batches of one block share it
@@ -93,16 +85,16 @@ class SliceCodes:
         return self._known(distinct.tolist())[codes]
 
     def takes(self, code: int) -> bool:
-        """Returns whether rows of a value count: those of the first values that are asked for.
+        """Returns whether a value is a slice: the first values asked for are.
 
-        A value that was refused once stays so: of a slice all rows count, or none.
+        A value that was refused once stays refused, so that all rows of a slice count, or none.
         """
         if code not in self._slices and code not in self._left_out:
             (self._slices if len(self._slices) < self._most else self._left_out).add(code)
         return code in self._slices
 
     def lacks(self, label: str) -> bool:
-        """Returns whether rows of a slice, maybe one that only other nodes have, were here and did not count."""
+        """Returns whether this node may have left out rows of a slice, which only other nodes may have."""
         if not label.startswith(f"{self._column.name}="):
             return False
         if label in self.labels:

@@ -1,4 +1,4 @@
-"""A model's variables as they are taken over: a table is one, however many shards hold its rows."""
+"""The parts of a model for a warm start: variables, and tables, whose rows may be in several shards."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from sparktf.trainer.model.variable_names import VariableNames, each_once
 
 
 class ModelPart(NamedTuple):
-    """A variable, or all those of a table: row `i` is row `i // n` of the `i % n`th.
-
-    Attributes:
-        layer: The layer whose table it is; None for any other variable.
-    """
+    """A variable, or a table's n shards: row `i` is row `i // n` of shard `i % n`; `layer` is the table's layer."""
 
     name: str
     variables: tuple[Any, ...]
@@ -26,8 +22,8 @@ class ModelPart(NamedTuple):
     layer: Any = None
 
 
-def parts_of(model: Any) -> list[ModelPart]:
-    """Returns the weights of a built model; those of its metrics and generators of random numbers are none."""
+def model_parts(model: Any) -> list[ModelPart]:
+    """Returns the weights of a built model, without metrics and random generators."""
     names = VariableNames(model)
     tables = {id(variable): layer for layer in tables_of(model) for variable in layer.weights}
     found: dict[int, ModelPart] = {}

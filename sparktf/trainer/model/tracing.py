@@ -1,4 +1,4 @@
-"""A model that is looked at without a row: what it makes at its first call is made, and nothing is computed."""
+"""Tracing of a model without rows: it makes its variables, and computes nothing."""
 
 from __future__ import annotations
 
@@ -9,17 +9,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from sparktf.trainer.model.exact import layers_of
+from sparktf.trainer.model.variable_names import layers_of
 
 
 def traced(function: Callable[[], Any]) -> Any:
-    """Has TensorFlow record what a function does with a built model, and does not run it.
+    """Traces a function of a built model, without running it; returns its result, of symbolic tensors.
 
-    A made-up row would be no row of the user's: a vocabulary without a place for unknown entries, or a decoder of
-    images, takes no empty text.
-
-    Returns:
-        What the function returned, of tensors that have no value.
+    A made-up row might be refused: a vocabulary without unknown entries, or an image decoder, takes no empty string.
     """
     found: list[Any] = []
     tf.function(lambda: found.append(function()), autograph=False).get_concrete_function()
@@ -27,14 +23,10 @@ def traced(function: Callable[[], Any]) -> Any:
 
 
 def build_layers(model: Any, x: Callable[[], Any]) -> None:
-    """Builds the layers of a model that has some which are not, such as a subclassed one, by a call.
+    """Builds the layers of a model, such as a subclassed one, by a call with made-up rows, which `x` returns.
 
-    What a layer keeps of a call may be a tensor, which would be lost with the graph that it was recorded in. So the
-    call is made, with a made-up row; where no such row is taken, what is left is built as Keras's `fit` does it: while
-    the model is recorded.
-
-    Args:
-        x: Returns what the model is called with.
+    The call is eager: a tensor that a layer keeps of a traced call would be lost with its graph. If the model refuses
+    the rows, the remaining layers are built while it is traced, as in Keras's `fit`.
     """
     if not all(getattr(layer, "built", True) for layer in layers_of(model)):
         with suppress(tf.errors.OpError):
@@ -42,16 +34,16 @@ def build_layers(model: Any, x: Callable[[], Any]) -> None:
 
 
 def traced_in_scope(function: Callable[[], Any], flavour: str) -> Any:
-    """Does as `traced` for what makes variables: under a strategy Keras 3 makes those of all replicas afterwards.
+    """As `traced`, for a function that makes variables: under a strategy Keras 3 makes all replicas' afterwards.
 
-    Inside of a trace TensorFlow could not take over the first replica's values for the others'.
+    Inside a trace TensorFlow could not copy the first replica's values to the others.
     """
     if flavour != "keras" or not tf.distribute.has_strategy():
         return traced(function)
-    with importlib.import_module("keras").StatelessScope(), recorded():
+    with importlib.import_module("keras").StatelessScope(), recording():
         return function()
 
 
-def recorded() -> Any:
-    """Has what TensorFlow is asked to do be recorded, in a graph that nobody runs; variables are made nevertheless."""
+def recording() -> Any:
+    """Records operations in a graph that is never run; variables are made nevertheless."""
     return tf.__internal__.FuncGraph("recorded").as_default()

@@ -1,4 +1,4 @@
-"""What the objects are whose state a hand-written loop has saved."""
+"""Keras models and optimizers among trackable objects."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from sparktf.wire.control import Flavour
 
 
 def flavour_of(trackables: Iterable[Any]) -> Flavour:
-    """Returns which Keras some objects are of; "none" where they are of none."""
+    """Returns the Keras flavour of some objects; "none" if they have none."""
     packages = {cls.__module__.partition(".")[0] for t in trackables for cls in type(t).__mro__}
     return "keras" if "keras" in packages else "tf_keras" if "tf_keras" in packages else "none"
 
 
 def weights_of(trackables: Iterable[Any]) -> int:
-    """Returns how many weights the first model among some objects has, 0 where there is none."""
+    """Returns the number of weights of the first model among some objects; 0 without one."""
     model = next(models_in(trackables), None)
     return int(model.count_params()) if model is not None else 0
 
@@ -28,16 +28,16 @@ def models_in(trackables: Iterable[Any]) -> Iterator[Any]:
 
 
 def optimizers_in(trackables: Iterable[Any]) -> Iterator[Any]:
-    """Yields the optimizers of Keras 3, those that models are compiled with among them."""
+    """Yields the optimizers of Keras 3, including those of compiled models."""
     found = (one for t in trackables for one in (t, getattr(t, "optimizer", None)))
     return (one for one in found if hasattr(one, "_iterations") and flavour_of([one]) == "keras")
 
 
 def count_atomically(trackables: Iterable[Any]) -> None:
-    """Has each update of the optimizers among some objects count, also while others make theirs.
+    """Makes the optimizers among some objects count concurrent updates correctly.
 
-    Keras 3 reads its iterations and assigns one more; two updates at a time would then count once. Schedules and Adam's
-    correction of its bias follow them.
+    Keras 3 reads `iterations` and assigns one more, so that two concurrent updates may count once. Schedules and Adam's
+    bias correction depend on the count.
     """
     for optimizer in optimizers_in(trackables):
         optimizer._iterations.assign_add = _adding_to(optimizer._iterations)
@@ -49,13 +49,13 @@ def tensorflow_variable(variable: Any) -> Any:
 
 
 def value_of(variable: Any) -> Any:
-    """Returns the value of a variable of either flavour, wherever and on how many replicas it is, as an array."""
+    """Returns the value of a variable of either flavour, distributed or not, as an array."""
     return tf.convert_to_tensor(tensorflow_variable(variable)).numpy()
 
 
 def _adding_to(iterations: Any) -> Callable[[Any], Any]:
     def add(n: Any) -> Any:
-        with tf.device(iterations.value.device):  # where it is: the number would cross in each update
+        with tf.device(iterations.value.device):  # on the variable's device, to save a transfer in each update
             return iterations.value.assign_add(tf.cast(n, iterations.value.dtype))
 
     return add

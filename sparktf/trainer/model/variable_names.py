@@ -1,4 +1,4 @@
-"""By what names the variables of two models are the same."""
+"""Canonical names of variables, equal for the same variable of two models."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 
 def layers_of(model: Any) -> list[Any]:
-    """Returns all layers, those within layers and the model itself too, each once."""
+    """Returns the model and all layers, nested ones too, each once."""
     return list({id(layer): layer for layer in model._flatten_layers()}.values())
 
 
 class VariableNames:
-    """Of one model: a variable's is that of the layers that it is in and its own, whatever Keras has made of them.
+    """Names of a model's variables: those of the enclosing layers, and its own.
 
-    Keras numbers the layers that have no name of their own as a process makes them. So these numbers are counted anew
-    here within the model, layer by layer of one class. A name that the user has given stays as it is.
+    Keras numbers unnamed layers in the order in which a process makes them. Here they are numbered within the model, by
+    class. Names that the user has given stay.
     """
 
     def __init__(self, model: Any) -> None:
@@ -39,18 +39,18 @@ class VariableNames:
         return self._names.get(layer.name, str(layer.name))
 
     def path_of(self, layer: Any) -> str:
-        """Returns the name of a layer, behind those of the layers that it is in; "" for the model itself."""
+        """Returns the path of a layer: enclosing layers and its name; "" for the model itself."""
         return self._paths.get(id(layer), "")
 
     def of_variable(self, variable: Any) -> str:
-        """Returns the name of a variable, behind those of the layers that it is in."""
+        """Returns the path of a variable."""
         name = str(variable.name).partition(":")[0].rpartition("/")[2]
         owner = self._owners.get(id(variable))
         path = "" if owner is None else self.path_of(owner)
         return f"{path}/{name}" if path else name
 
     def _paths_below(self, model: Any) -> dict[int, str]:
-        """Returns by the id of each layer the shortest path to it."""
+        """Returns the shortest path to each layer, by its id."""
         paths = {id(model): ""}
         layers = deque([model])
         while layers:
@@ -65,7 +65,7 @@ class VariableNames:
 
 
 def _own_variables(layer: Any) -> Iterator[Any]:
-    """Yields the variables of a layer that no layer within it has."""
+    """Yields the variables of a layer itself, without those of nested layers."""
     for kind in ("trainable", "non_trainable"):
         for what in ("variables", "weights"):  # of Keras 3, of tf_keras
             found = getattr(layer, f"_{kind}_{what}", None)
@@ -73,7 +73,7 @@ def _own_variables(layer: Any) -> Iterator[Any]:
 
 
 def each_once(names: Iterable[str]) -> Iterator[str]:
-    """Yields names that differ: the second one of a name as "name#2"."""
+    """Yields distinct names: a second "name" as "name#2"."""
     seen: dict[str, int] = defaultdict(int)
     for name in names:
         seen[name] += 1
@@ -81,7 +81,7 @@ def each_once(names: Iterable[str]) -> Iterator[str]:
 
 
 def snake_case(name: str) -> str:
-    """Returns a class's name as Keras begins the names of its layers with it."""
+    """Returns Keras's base name for layers of a class."""
     name = re.sub(r"\W+", "", name)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

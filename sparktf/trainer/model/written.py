@@ -1,4 +1,4 @@
-"""Whether Keras can write a model into a `.keras` file: found out before it is trained, not after."""
+"""Checks before training whether Keras can write a model into a `.keras` file."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sparktf.errors import ModelContractError
-from sparktf.trainer.model.exact import layers_of
 from sparktf.trainer.model.said import first_line
 from sparktf.trainer.model.trackables import flavour_of
+from sparktf.trainer.model.variable_names import layers_of
 
 KERAS = "keras"
-"""What `export.formats` calls a `.keras` file."""
+"""The name of a `.keras` file in `export.formats`."""
 
 
 def check_written(model: Any, formats: Sequence[str]) -> str:
-    """Returns a warning of a model that is exported, and cannot be gone on from; "" where it can.
-
-    Args:
-        formats: As `export.formats`.
+    """Returns a warning if no run can begin from the exported model; "" if it can.
 
     Raises:
-        ModelContractError: it is to be written into a `.keras` file, and cannot be; names what stands against it.
+        ModelContractError: `formats` has a `.keras` file, and Keras cannot write it; names the part at fault.
     """
     said = unwritable(model)
     if not said:
@@ -32,13 +29,13 @@ def check_written(model: Any, formats: Sequence[str]) -> str:
     if KERAS in formats:
         raise ModelContractError(
             f"model: Keras cannot write it into a .keras file: {said}: mend that, or set export.formats: "
-            "[saved_model], which leaves that file out, so that no run can begin from the model"
+            "[saved_model], which leaves that file out, but then no run can begin from the model"
         )
     return f"the model is exported as a SavedModel alone, as export.formats says; a .keras file cannot have it: {said}"
 
 
 def unwritable(model: Any) -> str:
-    """Returns which part of a Keras model cannot be written into a `.keras` file, and why; "" where all can be."""
+    """Returns the part of a Keras model that cannot be written into a `.keras` file, and why; "" for none."""
     serialize = importlib.import_module(flavour_of([model])).saving.serialize_keras_object
     error = _error_of(serialize, model)
     if error is None:
@@ -50,8 +47,8 @@ def unwritable(model: Any) -> str:
 
 
 def _parts(model: Any) -> Iterator[tuple[str, Any]]:
-    """Yields what is written of a model, by what to call it: of layers in one another the innermost first."""
-    for layer in reversed(list(layers_of(model))):
+    """Yields the parts of a model that are written, with their names, nested layers first."""
+    for layer in reversed(layers_of(model)):
         if layer is not model:
             yield f"layer '{layer.name}' ({type(layer).__name__})", layer
     compiled = getattr(getattr(model, "_compile_config", None), "config", None) or {}
@@ -62,12 +59,12 @@ def _parts(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _error_of(serialize: Any, part: Any) -> Exception | None:
-    """Returns what is raised where a part is made JSON of, as where Keras writes a file."""
+    """Returns the error of serializing a part to JSON, as Keras does when it writes a file."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             json.dumps(serialize(part))
-        except Exception as error:  # noqa: BLE001 - whatever Keras, or a `get_config` of the user's, raises
+        except Exception as error:  # noqa: BLE001 - Keras, or the user's `get_config`, may raise anything
             return error
     return None
 

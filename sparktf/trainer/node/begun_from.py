@@ -1,4 +1,4 @@
-"""The model that a run begins from, made of a file that others may have written: weights, if possible, and no code."""
+"""Loads the model that a run begins from: by its weights alone if possible, and never by running code from the file."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ _SHOWN = 240
 
 
 class FoundFile(NamedTuple):
-    """Of what a model is made.
+    """A model's file, and how to build the same model.
 
     Attributes:
-        label: What it is called.
-        build: The user's function that has made the run's own model.
-        name: That of the function, as `module:function`.
-        params: What the function is given, with `assets`: those that lie beside the file.
-        modules: The user's.
-        with_optimizer: Whether its optimizer's state is wanted.
+        label: Name of the file in messages.
+        build: The user's function that made the run's own model.
+        name: `module:function` of that function.
+        params: Its first argument.
+        assets: Its second one: those that lie beside the file.
+        modules: The user's modules.
+        with_optimizer: Restore the optimizer's state, too.
     """
 
     file: Path
@@ -45,18 +46,18 @@ class FoundFile(NamedTuple):
 def begun_from(model: UserModel, given: FoundFile) -> Any:
     """Returns the Keras model of a file.
 
-    It is built by the user's function, and takes the file's weights alone, where the function still makes a model of
-    the same layers. Else Keras makes it of the file's configuration, unless that names code of strangers: whoever may
-    write the file could run any program by that.
+    If the user's function still builds a model of the same layers, that gets the file's weights. Otherwise Keras builds
+    it from the file's configuration, unless that names foreign code: anybody who can write the file could run any
+    program that way.
 
     Raises:
-        ModelContractError: it is none of this Keras's models, or can be had in neither way.
+        ModelContractError: it is not a model of this Keras, or neither way works.
     """
     file = read_keras_file(given.file, f"{_KEY}: {given.label}")
     if file.flavour != model.flavour:
         raise ModelContractError(
-            f"{_KEY}: {given.label} is a model of {file.flavour}, and this one is of {model.flavour}: neither reads "
-            "the other's"
+            f"{_KEY}: {given.label} is a model of {file.flavour}, and this run uses {model.flavour}, which cannot "
+            "read it"
         )
     keras = importlib.import_module(model.flavour)
     importlib.import_module(f"sparktf.layers.{model.flavour}")  # registers what the file may name
@@ -69,23 +70,23 @@ def begun_from(model: UserModel, given: FoundFile) -> Any:
     if foreign:
         raise ModelContractError(
             f"{_KEY}: {given.label} names code that is neither Keras's nor this model's ({', '.join(foreign[:3])}), "
-            f"which is not run; its weights alone cannot be taken: {why}"
+            f"which is never run, and its weights alone cannot be loaded: {why}"
         )
     try:
         return keras.models.load_model(str(given.file), custom_objects=objects, compile=given.with_optimizer)
     except Exception as error:  # noqa: BLE001 - Keras raises all kinds
         first = error
-    # Keras cannot make it by itself, and could not say of which layers it is.
+    # Keras cannot build it, so it could not compare the layers either.
     found, why = _weights_alone(model, keras, file, given, is_only_way=True)
     if found is None:
         raise ModelContractError(
-            f"{_KEY}: {given.label} cannot be loaded ({first_line(first)[:_SHOWN]}), nor built anew: {why}"
+            f"{_KEY}: {given.label} can neither be loaded ({first_line(first)[:_SHOWN]}) nor be built anew: {why}"
         ) from first
     return found
 
 
 def _objects_of(model: UserModel) -> dict[str, Any]:
-    """Returns what the run's own model is made of, by names that the file may have for it."""
+    """Returns the classes and losses of the run's own model, by the names that the file may use."""
     classes = {type(layer).__name__: type(layer) for layer in layers_of(model.model)}
     losses = {getattr(loss, "__name__", type(loss).__name__): loss for loss in model.losses() if callable(loss)}
     return {**losses, **classes}
@@ -94,20 +95,20 @@ def _objects_of(model: UserModel) -> dict[str, Any]:
 def _weights_alone(
     model: UserModel, keras: Any, file: KerasFile, given: FoundFile, *, is_only_way: bool
 ) -> tuple[Any | None, str]:
-    """Returns a model that the user's function has made, with the file's weights; None and why, if it has not.
+    """Returns a model built by the user's function with the file's weights; or None, and why not.
 
     Args:
-        is_only_way: Take them as well where the configurations do not say whether the layers are the same: where they
-            are others, their names or shapes differ.
+        is_only_way: Try even if the configurations do not tell whether the layers are the same: if they are not, names
+            or shapes differ.
     """
     by = f"{given.name} with its assets"
     try:
         built = given.build(dict(given.params), dict(given.assets))
         is_same = _is_same(keras, built, file)
         if is_same is False or (is_same is None and not is_only_way):
-            return None, f"{by} makes a model of other layers"
+            return None, f"{by} builds a model of other layers"
         if file.has_assets and is_same:
-            return None, "layers of it keep more than weights in the file, such as a vocabulary that was adapted"
+            return None, "some layers keep more than weights in the file, such as an adapted vocabulary"
         optimizer = _optimizer_of(built, file) if given.with_optimizer else None
         if not is_only_way and given.with_optimizer and optimizer is None:
             return None, f"{by} compiles another optimizer"
@@ -116,7 +117,7 @@ def _weights_alone(
             traced(lambda: built(model.layout.x(example(model.spec)), training=False))
         if optimizer is not None:
             optimizer.build(built.trainable_variables)
-        with warnings.catch_warnings():  # of an optimizer whose state is not wanted
+        with warnings.catch_warnings():  # Keras warns of an optimizer whose state is left out on purpose
             warnings.simplefilter("ignore", UserWarning)
             built.load_weights(str(given.file))
     except Exception as error:  # noqa: BLE001 - the user's function and Keras raise all kinds
@@ -127,13 +128,13 @@ def _weights_alone(
 def _is_same(keras: Any, built: Any, file: KerasFile) -> bool | None:
     try:
         ours = keras.saving.serialize_keras_object(built)
-    except Exception:  # noqa: BLE001 - a model that cannot be written: nobody knows
+    except Exception:  # noqa: BLE001 - a model that cannot be serialized
         return None
     return same_layers(file.config, ours)
 
 
 def _optimizer_of(built: Any, file: KerasFile) -> Any | None:
-    """Returns a model's optimizer if it is of the class that the file's is of."""
+    """Returns the model's optimizer if its class is that of the file's."""
     compiled = file.config.get("compile_config")
     theirs = compiled.get("optimizer") if isinstance(compiled, Mapping) else None
     kind = theirs.get("class_name") if isinstance(theirs, Mapping) else theirs

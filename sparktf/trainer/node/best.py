@@ -17,16 +17,12 @@ from sparktf.wire.restore import BestWeights
 class BestEpoch:
     """Keeps the weights of the best evaluation so far.
 
-    Those of this attempt are a local copy on every node, so that the export does not hang on what the storage took;
-    those of an earlier one are a committed checkpoint.
+    Those of this attempt are a local copy on every node, so that the export does not depend on the storage; those of an
+    earlier attempt are a committed checkpoint.
     """
 
     def __init__(self, rule: KeepRule, place: Place, sum_over_workers: Callable[[Any], Any]) -> None:
-        """Writes nothing yet.
-
-        Args:
-            sum_over_workers: Sums an array over all workers, each of which calls it.
-        """
+        """Writes nothing yet."""
         self._rule = rule
         self._place = place
         self._folder = place.work / "best"
@@ -35,7 +31,7 @@ class BestEpoch:
         self._best = self._restored.evaluation if self._restored is not None else None
 
     def offer(self, evaluation: Evaluation, checkpoint: LocalCheckpoint) -> None:
-        """Keeps the weights of a checkpoint's objects if the leader finds them the best; every node calls it."""
+        """Keeps the current weights if the leader finds them the best so far; called on every node."""
         better = self._place.leads and self._rule.is_better(evaluation, self._best)
         if int(self._sum(np.array([better], np.int64))[0]):
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -43,10 +39,10 @@ class BestEpoch:
             self._best, self._restored = evaluation, None
 
     def restore(self, checkpoint: LocalCheckpoint) -> Kept | None:
-        """Restores the best weights; returns which they are, None where no evaluation gave a number.
+        """Restores and describes the best weights; None if no evaluation gave a number.
 
         Raises:
-            StorageError: the checkpoint of an earlier attempt cannot be downloaded.
+            StorageError: an earlier attempt's checkpoint cannot be downloaded.
         """
         if self._best is None:
             return None

@@ -1,4 +1,4 @@
-"""A checkpoint's files: an ordinary TensorFlow checkpoint, whoever has written how many data files of it."""
+"""The files of a checkpoint: an ordinary TensorFlow checkpoint, written by one process or by several."""
 
 from __future__ import annotations
 
@@ -19,51 +19,41 @@ PREFIX = "ckpt"
 INDEX = f"{PREFIX}.index"
 
 CONTENTS = "contents.json"
-"""Where a checkpoint of many data files says what is in which; TensorFlow's own index tells that to nobody."""
+"""Lists the tensors of each data file: TensorFlow's index has that too, but no API to read it."""
 
 
 class Contents(Message):
-    """Which tensors are in which data file, so that nobody has to fetch more than he reads."""
+    """The tensors in each data file, so that a reader fetches only the files it needs."""
 
     files: dict[str, tuple[str, ...]]
 
     def files_with(self, keys: Iterable[str]) -> set[str]:
-        """Returns the data files that have something of these tensors."""
+        """Returns the data files with any of these tensors."""
         wanted = set(keys)
         return {name for name, held in self.files.items() if not wanted.isdisjoint(held)}
 
 
 class Checkpoint(Protocol):
-    """What a node saves: as files, of which other nodes may write a part on their own disks."""
+    """A node's state as files, some of which other nodes may write on their own disks."""
 
     def write(self, folder: Path) -> tuple[str, ...]:
-        """Writes all files; what is trained from then on is not in them.
-
-        Args:
-            folder: Where this node's are to be; not there yet.
+        """Writes the current state; `folder` is for this node's files, and does not exist yet.
 
         Returns:
             Names of the files that other nodes have written.
 
         Raises:
-            StorageError: it cannot be written now, which the training outlives.
+            StorageError: it cannot be written now, which does not end the training.
         """
 
     def upload(self, message: Uploaded) -> None:
-        """Has the other nodes upload what they have written, beside the training.
-
-        Args:
-            message: What this node will tell of its own files.
-        """
+        """Starts the other nodes' uploads; `message` is this node's report about its own files."""
 
     def settle(self) -> str:
-        """Waits until they have; returns why one could not, "" if all could."""
+        """Waits for these uploads; returns the error of one, "" for none."""
 
     def restore(self, storage: Storage, source: Restore, work: Path) -> None:
-        """Reads a committed checkpoint into the objects, which all exist already.
-
-        Args:
-            work: A folder on the local disk.
+        """Reads a committed checkpoint into the objects, which all exist; `work` is a local folder.
 
         Raises:
             StorageError: it cannot be downloaded.
@@ -73,14 +63,13 @@ class Checkpoint(Protocol):
 
 
 class LocalCheckpoint:
-    """A checkpoint that this process writes alone: see `Checkpoint`."""
+    """A checkpoint that this process alone writes: see `Checkpoint`."""
 
     def __init__(self, **trackables: Any) -> None:
-        """Takes the objects whose state it holds, by the names they have in it."""
+        """Takes the objects to save, by name."""
         self._objects = tf.train.Checkpoint(**trackables)
 
     def write(self, folder: Path) -> tuple[str, ...]:
-        """See `Checkpoint`."""
         self._objects.write(str(folder / PREFIX))
         return ()
 
@@ -88,19 +77,13 @@ class LocalCheckpoint:
         """See `Checkpoint`."""
 
     def settle(self) -> str:
-        """See `Checkpoint`."""
         return ""
 
     def restore(self, storage: Storage, source: Restore, work: Path) -> None:
-        """See `Checkpoint`."""
         self.restore_files(storage, source.path, source.files, work / "restore")
 
     def restore_files(self, storage: Storage, path: str, files: Sequence[str], folder: Path) -> None:
-        """Reads a committed checkpoint of these files; as `restore`.
-
-        Args:
-            folder: Where they are meanwhile; not there before, nor afterwards.
-        """
+        """Reads a committed checkpoint of these files by way of a temporary `folder`; see `restore`."""
         try:
             fetch_for(self._objects, storage, path, files, folder)
             self.read(folder)
@@ -116,7 +99,7 @@ class LocalCheckpoint:
         self._objects.read(str(folder / PREFIX)).assert_existing_objects_matched()
 
 
-def fetch(storage: Storage, path: str, files: Iterable[str], folder: Path) -> None:
+def download(storage: Storage, path: str, files: Iterable[str], folder: Path) -> None:
     """Downloads files of a committed checkpoint into a local folder.
 
     Raises:
@@ -128,7 +111,7 @@ def fetch(storage: Storage, path: str, files: Iterable[str], folder: Path) -> No
 
 
 def fetch_for(root: Any, storage: Storage, path: str, files: Sequence[str], folder: Path) -> None:
-    """Downloads what is needed to read the state of a trackable out of a committed checkpoint, and little else.
+    """Downloads the files of a committed checkpoint that are needed to restore a trackable.
 
     Raises:
         StorageError: it cannot be downloaded.
@@ -137,22 +120,22 @@ def fetch_for(root: Any, storage: Storage, path: str, files: Sequence[str], fold
     if contents is None:
         return
     keys = stored_keys(entries_of(root)[0], root, folder / PREFIX).values()
-    fetch(storage, path, sorted(contents.files_with(keys) - contents.files_with([OBJECT_GRAPH])), folder)
+    download(storage, path, sorted(contents.files_with(keys) - contents.files_with([OBJECT_GRAPH])), folder)
 
 
 def fetch_index(storage: Storage, path: str, files: Sequence[str], folder: Path) -> Contents | None:
-    """Downloads what tells what is in a committed checkpoint, or all of it.
+    """Downloads the index of a committed checkpoint, or all of it if it has no `CONTENTS`.
 
     Returns:
-        What is in which file; None where the checkpoint does not say, so that all are there now.
+        The contents of each file; None if all files were downloaded.
 
     Raises:
         StorageError: it cannot be downloaded.
     """
     if CONTENTS not in files:
-        fetch(storage, path, files, folder)
+        download(storage, path, files, folder)
         return None
     contents = Contents.model_validate_json(storage.read_bytes(f"{path}/{CONTENTS}"))
     contents = Contents(files={name: keys for name, keys in contents.files.items() if name in files})
-    fetch(storage, path, [INDEX, *contents.files_with([OBJECT_GRAPH])], folder)
+    download(storage, path, [INDEX, *contents.files_with([OBJECT_GRAPH])], folder)
     return contents

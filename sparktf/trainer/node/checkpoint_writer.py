@@ -1,4 +1,4 @@
-"""Checkpoints from a trainer's side: written locally, uploaded beside training, committed by the driver alone."""
+"""Writes checkpoints locally and uploads them while training goes on; only the driver commits."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from sparktf.wire.uploads import Uploaded
 class CheckpointWriter:
     """Writes and uploads one checkpoint at a time.
 
-    Every node writes, since variables aggregated on reading take a collective; only the leader's files are kept. An
-    upload that fails does not end the training: the driver is told, on the commit's own way, so that all nodes stay in
-    step. Only the last checkpoint has to arrive.
+    Every node writes, since reading variables that are aggregated on read takes a collective; only the leader's files
+    are kept. A failed upload does not end the training: the driver is told in the message of the upload, so that all
+    nodes stay in step. Only the last checkpoint must arrive.
 
     Attributes:
-        took_s: How long writing and storing one took at most.
+        took_s: The longest time of writing and storing one.
     """
 
     took_s = 0.0
@@ -48,13 +48,13 @@ class CheckpointWriter:
         """Writes the checkpoint locally, then hands it to the upload thread.
 
         Args:
-            done: What this node has done of the epoch that the checkpoint goes on with.
-            last: Of the training: it waits for the upload before. Any other is dropped if that one takes too long.
+            done: This node's part of the epoch that the checkpoint continues.
+            last: The last one waits for the previous upload; any other is dropped if that takes too long.
 
         Raises:
-            NotStoredError: the upload before the last takes longer than `timeouts.upload`.
-            ControlError: the upload before could not be reported.
-            tf.errors.OpError: another node that was to upload its files is lost.
+            NotStoredError: the upload before the last took longer than `timeouts.upload`.
+            ControlError: the previous upload could not be reported.
+            tf.errors.OpError: a node that had to upload its files is lost.
         """
         began_s = time.monotonic()
         if last:
@@ -80,7 +80,7 @@ class CheckpointWriter:
         if late or not_written:
             shutil.rmtree(folder, ignore_errors=True)
             error = self._dropped(
-                not_written or f"the upload to {self._place.rundir.staging} before was still under way"
+                not_written or f"the previous upload to {self._place.rundir.staging} was still in progress"
             )
             self._place.send(Action.UPLOADED, message.model_copy(update={"error": error}))
             return
@@ -94,28 +94,29 @@ class CheckpointWriter:
         """Waits until the last checkpoint is stored.
 
         Raises:
-            NotStoredError: it could not be, or not within `timeouts.upload`.
+            NotStoredError: that failed, or took longer than `timeouts.upload`.
         """
         self._join()
         if self._not_stored is not None:
             raise NotStoredError(f"the last checkpoint could not be stored: {self._not_stored}") from self._not_stored
 
     def _join(self) -> None:
-        """Waits for the upload that is under way, if one is."""
+        """Waits for an upload in progress."""
         if self._upload is None:
             return
         limit = self._place.spec.config.timeouts.upload
         self._upload.join(limit)
         if self._upload.is_alive():
             raise NotStoredError(
-                f"a checkpoint's upload to {self._place.rundir.staging} took longer than timeouts.upload: {limit:g} s"
+                f"the upload of a checkpoint to {self._place.rundir.staging} took longer than timeouts.upload "
+                f"({limit:g} s): raise it, or look at the storage"
             )
         self._upload = None
         if self._error is not None:
             raise self._error
 
     def _write(self, checkpoint: Checkpoint, folder: Path) -> tuple[tuple[str, ...], str]:
-        """Writes the checkpoint locally; returns which files others have, and why it is not written, "" if it is."""
+        """Writes the checkpoint locally; returns the files that others wrote, and an error, "" for none."""
         try:
             return checkpoint.write(folder), ""
         except StorageError as e:
@@ -123,7 +124,7 @@ class CheckpointWriter:
         except (tf.errors.OpError, OSError) as e:
             if not is_full_disk(e):
                 raise
-            return (), f"the executor's local disk is full: cannot write {folder}; {LARGER_DISK}"
+            return (), f"the executor's local disk is full: {folder} cannot be written; {LARGER_DISK}"
 
     def _send(self, checkpoint: Checkpoint, folder: Path, message: Uploaded, began_s: float) -> None:
         try:
@@ -132,14 +133,14 @@ class CheckpointWriter:
             self._place.send(Action.UPLOADED, message)
             if not_stored := checkpoint.settle():
                 self._not_stored = StorageError(not_stored)
-        except Exception as e:  # noqa: BLE001 - the end of a thread: whoever saves or ends next raises it
+        except Exception as e:  # noqa: BLE001 - the end of a thread: the next `save` or `wait` raises it
             self._error = e
         finally:
             self.took_s = max(self.took_s, time.monotonic() - began_s)
             shutil.rmtree(folder, ignore_errors=True)
 
     def _store(self, folder: Path, step: int) -> dict[str, Any]:
-        """Uploads the leader's files; returns what is to be said of it."""
+        """Uploads the leader's files; returns the fields to report."""
         place = self._place
         target = place.rundir.staged(place.spec.attempt, checkpoint_name(step))
         try:
@@ -149,7 +150,7 @@ class CheckpointWriter:
             return {"error": str(e)}
 
     def _dropped(self, reason: str) -> str:
-        """Returns why the leader drops a checkpoint; nobody reads the other nodes' files."""
+        """Notes and returns why the leader drops a checkpoint; "" on other nodes, whose files are never kept."""
         if not self._place.leads:
             return ""
         self._not_stored = StorageError(reason)

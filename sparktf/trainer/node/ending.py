@@ -1,4 +1,4 @@
-"""How a trainer ends: at once, since TensorFlow's own shutdown can wait long for lost peers."""
+"""Ends a trainer at once: TensorFlow's own shutdown can wait long for lost peers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from sparktf.trainer.node.report import Reporter, say
+from sparktf.trainer.node.report import Reporter, log_line
 from sparktf.wire.control import Failed
 from sparktf.wire.trainer_spec import TrainerSpec
 
@@ -21,7 +21,7 @@ _failing = threading.Lock()
 
 
 def end(work: Path, code: int) -> NoReturn:
-    """Ends the process, and leaves nothing in its folder."""
+    """Removes the process's folder, and ends the process."""
     shutil.rmtree(work, ignore_errors=True)
     with suppress(OSError):
         sys.stdout.flush()
@@ -29,16 +29,16 @@ def end(work: Path, code: int) -> NoReturn:
 
 
 def fail(error: BaseException, spec: TrainerSpec, reporter: Reporter, work: Path) -> NoReturn:
-    """Tells the driver of an error, and ends the process; of two threads that fail, the first is heard.
+    """Reports an error to the driver, and ends the process; if two threads fail, the first one's error is reported.
 
-    It may be called from any thread: the main one may be in a call that never returns.
+    Any thread may call it: the main one may be in a call that never returns.
     """
     _failing.acquire()  # for good
     try:
-        say("".join(traceback.format_exception(error)))
+        log_line("".join(traceback.format_exception(error)))
         from sparktf.trainer.node import failure  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
-        record = failure.describe(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
+        record = failure.error_record(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
         reporter.fail(Failed(**spec.sender, record=record))
     finally:
         end(work, 1)

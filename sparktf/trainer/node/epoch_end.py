@@ -1,6 +1,6 @@
-"""What follows from the metrics of an epoch, and from the time: whether, and how fast, the training goes on.
+"""Decisions at the end of an epoch, by its metrics and by time: early stopping, and the learning rate.
 
-The leader decides, and the others come to know it in a sum over all: metrics may differ in their last bit.
+The leader decides, and a sum over all nodes tells the others, since metrics may differ in their last bit.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 
 from sparktf.config.patience import WatchedMetric
 from sparktf.errors import PreflightError, TimeUpError
-from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged, metric_rule
-from sparktf.results.stopping import Stopped
+from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged_evaluations, metric_rule
+from sparktf.results.result import Stopped
 from sparktf.results.time_limit import Ending, Took, is_time_up, no_time, reserve_s
 from sparktf.sequence import Stream
 from sparktf.trainer.model.learning_rate import LearningRate
 from sparktf.trainer.node.member import Member
-from sparktf.trainer.node.plateau import by_epoch, in_words, is_enough, is_reduction_due, standstill
+from sparktf.trainer.node.plateau import by_epoch, is_enough, is_reduction_due, plateau_text, standstill
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.user_callbacks import UserCallbacks
 from sparktf.trainer.node.weights import Weights
@@ -28,21 +28,15 @@ _STOP, _REDUCE = "train.early_stopping", "train.reduce_lr_on_plateau"
 
 
 class EpochEnd:
-    """Looks at the metrics after each epoch, those that earlier attempts have left among them.
+    """Decides after each epoch by its metrics and those of earlier epochs and attempts.
 
     Attributes:
-        stopped: Why the training has ended with epochs left; of the leader alone.
+        stopped: Why training ended with epochs left; on the leader only.
     """
 
     def __init__(
         self, member: Member, weights: Weights, optimizer: Any, sum_over_workers: Callable[[Any], Any]
     ) -> None:
-        """Looks at nothing yet.
-
-        Args:
-            optimizer: Of the model that is trained.
-            sum_over_workers: Sums an array over all nodes that train, each of which calls it.
-        """
         spec = member.place.spec
         self.stopped: Stopped | None = None
         self._member = member
@@ -61,11 +55,11 @@ class EpochEnd:
         self._trained_s: float | None = None
 
     def prepare(self) -> None:
-        """Finds what the configuration names, once the weights can be evaluated; all nodes call it.
+        """Looks up the metrics and callbacks of the configuration; called on all nodes once evaluation is ready.
 
         Raises:
-            ModelContractError: the model has no such metric, its learning rate cannot be set, or there are no such
-                callbacks.
+            ModelContractError: the model has no such metric, its learning rate cannot be set, or the callbacks are
+                refused.
             PreflightError: there are no rows to evaluate on.
         """
         if self._train.reduce_lr_on_plateau is not None:
@@ -78,31 +72,31 @@ class EpochEnd:
 
     def _rule(self, key: str, watched: WatchedMetric) -> KeepRule:
         if self._validates and not self._weights.metrics:
-            raise PreflightError(f"{key} looks at validation metrics, and data.validation has no rows")
+            raise PreflightError(f"{key} needs validation metrics, but data.validation has no rows")
         names = self._weights.metrics if self._validates else ["loss"]
         return metric_rule(watched.metric, watched.mode, names, (f"{key}.metric", f"{key}.mode"))
 
     def begun(self, epoch: int) -> None:
-        """Is told that an epoch begins, or what is left of it."""
+        """Called when an epoch, or the rest of one, begins."""
         if self._callbacks is not None:
             self._callbacks.begun(epoch)
 
     def trained(self, position: Position) -> None:
-        """Tells the training loss of an epoch, before its checkpoint."""
-        self._asked_s = None  # what comes until the next epoch is no call
+        """Reports the training loss of an epoch, before its checkpoint."""
+        self._asked_s = None  # the time until the next epoch belongs to no call
         self._trained_s = time.monotonic()
         loss = position.epoch_loss
         if not loss.rows:
             return
         values = {"loss": loss.mean} | ({} if self._rate is None else {"learning_rate": self._rate.get()})
         told = Evaluation(epoch=position.epoch, step=position.step, rows=loss.rows, values=values)
-        self._trained = merged((*self._trained, told))
+        self._trained = merged_evaluations((*self._trained, told))
         self._member.output.metrics(Stream.TRAIN, position, told.rows, told.values)
 
     def is_time_up(self, step: int) -> bool:
-        """Whether this node says that nothing more is trained after so many updates, so that the rest is done in time.
+        """Whether training must end at this step to finish in time; called before each call into TensorFlow.
 
-        The leader alone says so, and never before there is anything to publish. Whoever asks is about to train.
+        Only the leader says so, and only after the first update.
         """
         if self._limit is None:
             return False
@@ -113,17 +107,17 @@ class EpochEnd:
         return step > 0 and self._is_time_up(now_s)
 
     def is_over_before(self, position: Position) -> bool:
-        """Whether nothing more is trained where an attempt begins, whose weights are evaluated then; all nodes call it.
+        """Whether the attempt trains nothing, in which case its weights are evaluated; called on all nodes.
 
         Raises:
-            TimeUpError: nothing is trained, and there is no time for it.
+            TimeUpError: nothing is trained yet, and there is no time left to train.
         """
         if self._limit is not None and not position.step and self._is_time_up(time.monotonic()):
             left_s = self._limit.left_s - (time.monotonic() - self._member.place.began_s)
             stated_s = self._train.reserve
             raise TimeUpError(no_time(self._limit, left_s, stated_s, reserve_s(stated_s, self._took), {}))
         restore = self._member.place.spec.restore
-        # Of an epoch that is begun, the metrics are to come; those of the one before were looked at when it began.
+        # Inside an epoch its metrics are still to come, and the previous ones were judged when it began.
         is_between = restore is not None and not restore.cursor.rows and restore.cursor.epoch > 0
         over = self._is_over(position, restore.cursor.epoch - 1 if restore is not None and is_between else None)
         if over:
@@ -131,15 +125,11 @@ class EpochEnd:
         return over
 
     def is_over(self, position: Position) -> bool:
-        """Whether nothing more is trained after an epoch, or a part of it, that is evaluated; all nodes call it."""
+        """Whether training ends after an evaluated epoch, or a part of one; called on all nodes."""
         return self._is_over(position, position.epoch if position.is_complete else None)
 
     def _is_over(self, position: Position, ended: int | None) -> bool:
-        """See `is_over`.
-
-        Args:
-            ended: The epoch of which all is trained; None where that is a part of one.
-        """
+        """See `is_over`; `ended` is the epoch if it is complete, else None."""
         if not self._watches and self._limit is None:
             return False
         goes_on = self._member.extent.epoch_after(position) is not None
@@ -160,16 +150,16 @@ class EpochEnd:
 
     @property
     def _watches(self) -> bool:
-        """Whether anything depends on the metrics of epochs."""
+        """Whether anything depends on metrics."""
         return bool(self._rules) or self._train.callbacks is not None
 
     def _history(self, epoch: int) -> list[Evaluation]:
-        """Returns the evaluations until an epoch; none where its own is not known."""
+        """Returns the evaluations up to an epoch; none if its own is unknown."""
         found = by_epoch(self._weights.evaluations if self._validates else self._trained)
         return found if found and found[-1].epoch == epoch else []
 
     def _logs(self, epoch: int) -> dict[str, float]:
-        """Returns the metrics of an epoch as Keras names them."""
+        """Returns the metrics of an epoch by Keras's names."""
         trained = {e.epoch: e.values for e in self._trained}.get(epoch, {})
         evaluations = self._weights.evaluations if self._weights.metrics else ()
         validated = {e.epoch: e.values for e in evaluations}.get(epoch, {})
@@ -179,7 +169,7 @@ class EpochEnd:
         called = self._callbacks is not None and self._callbacks.ended(epoch, self._logs(epoch))
         stopped = self._no_better(epoch, position)
         if stopped is None and called:
-            text = f"stopped after epoch {epoch + 1}: a callback of train.callbacks has set stop_training"
+            text = f"stopped after epoch {epoch + 1}: a callback of train.callbacks set stop_training"
             return Stopped(reason="callbacks", epoch=epoch, step=position.step, text=text)
         return stopped
 
@@ -188,11 +178,11 @@ class EpochEnd:
         if settings is None or not is_enough(rule := self._rules[_STOP], settings, history):
             return None
         name = f"val_{rule.metric}" if self._validates else rule.metric
-        text = in_words(name, settings, standstill(rule, settings, history), epoch)
+        text = plateau_text(name, settings, standstill(rule, settings, history), epoch)
         return Stopped(reason="early_stopping", epoch=epoch, step=position.step, text=text)
 
     def _lower_rate(self, epoch: int) -> float:
-        """Returns the learning rate that is to be set, 0 where it stays; an epoch's checkpoint has the old one."""
+        """Returns the learning rate to set, 0 to keep it; the epoch's checkpoint has the old one."""
         settings = self._train.reduce_lr_on_plateau
         if settings is None or self._rate is None:
             return 0.0
@@ -224,7 +214,7 @@ class EpochEnd:
         return Took(self._call_s, self._weights.took_s, self._member.saves.took_s, before_s)
 
     def ending(self) -> Ending | None:
-        """Returns how long all has taken since the last update, for later runs; None where nothing was trained."""
+        """Returns the time taken since the last update, an estimate for later runs; None if nothing was trained."""
         if self._trained_s is None:
             return None
         took, total_s = self._took, time.monotonic() - self._trained_s

@@ -1,7 +1,7 @@
-"""What a trainer's exception means: the model's own failure, refused data, a lost peer, a lack of memory or of disk.
+"""Classifies a trainer's exception: the model's failure, refused data, a lost peer, no memory or disk left.
 
-TensorFlow's runtime and Python code raise the same classes, so that a class alone says little: `CancelledError` may be
-a lost peer or the model's own word, `ResourceExhaustedError` memory, a disk, or too many open files.
+TensorFlow's runtime and Python code raise the same classes, so a class alone says little: `CancelledError` may come
+from a lost peer or from the model, `ResourceExhaustedError` from memory, a disk, or too many open files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PEER_ERRORS = (
 _PEER_TEXTS = ("Collective ops is aborted", "Connection reset by peer", "coordination service")
 
 _PYTHON_TEXTS = ("Traceback (most recent call last)", "in user code:")
-"""TensorFlow puts them around what Python code raised: in a `py_function` or a generator, and while it was traced."""
+"""TensorFlow puts these around errors of Python code in a `py_function`, a generator, or a function being traced."""
 
 _DISK_TEXTS = ("No space left on device", "Disk quota exceeded")
 LARGER_DISK = "make room there, or name a larger disk in spark.local.dir (on YARN yarn.nodemanager.local-dirs)"
@@ -39,12 +39,8 @@ _MEMORY_TEXT = re.compile(r"\bOOM\b|memory|\balloc", re.IGNORECASE)
 _FILE = re.compile(r"(?<![^\s'])(/[^\s':;,]+)")
 
 
-def describe(error: BaseException, spec: TrainerSpec, *, work: Path, time_s: float, host: str) -> ErrorRecord:
-    """Returns the record that the driver gets.
-
-    Args:
-        work: Folder of this process on the executor's local disk.
-    """
+def error_record(error: BaseException, spec: TrainerSpec, *, work: Path, time_s: float, host: str) -> ErrorRecord:
+    """Returns the record for the driver; `work` is this process's folder on the executor's local disk."""
     verdict, kind, message, peer = _classify(error, spec, work)
     lines = traceback.format_exception(type(error), error, _below_sparktf(error.__traceback__))
     return ErrorRecord(
@@ -77,14 +73,14 @@ def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verd
 
 
 def _is_loss_of_peers(error: BaseException, nodes: int) -> bool:
-    """Whether TensorFlow's runtime raised it since another node is gone."""
+    """Whether TensorFlow's runtime raised it because another node is gone."""
     if nodes == 1 or not isinstance(error, tf.errors.OpError) or _is_of_python(error):
         return False
     return isinstance(error, _PEER_ERRORS) or any(text in str(error) for text in _PEER_TEXTS)
 
 
 def _is_of_python(error: tf.errors.OpError) -> bool:
-    """Whether Python code raised an error of TensorFlow's, rather than the runtime."""
+    """Whether Python code, rather than the runtime, raised one of TensorFlow's errors."""
     if any(text in str(error) for text in _PYTHON_TEXTS):
         return True
     frames = _walk(error.__traceback__)
@@ -92,14 +88,14 @@ def _is_of_python(error: tf.errors.OpError) -> bool:
 
 
 def is_full_disk(error: BaseException) -> bool:
-    """Whether a file could not be written since its disk is full, or its owner's share of it."""
+    """Whether a file could not be written because its disk or its owner's quota is full."""
     if isinstance(error, OSError):
         return error.errno in _DISK_ERRNOS
     return isinstance(error, tf.errors.OpError) and any(text in str(error) for text in _DISK_TEXTS)
 
 
 def _full_disk(error: BaseException, work: Path, place: str) -> str:
-    """Returns which disk is full, and what to do."""
+    """Returns a message that names the full disk and the remedy."""
     text = first_line(error)
     named = _FILE.search(text)
     if named is not None and not Path(named[1]).is_relative_to(work):
@@ -123,7 +119,7 @@ def _more_memory(spec: TrainerSpec) -> str:
 
 
 def _place(error: BaseException, spec: TrainerSpec) -> str:
-    """Returns where in the user's modules it happened: " (file:line in function: source line)", or nothing."""
+    """Returns the place in the user's modules: " (file:line in function: source line)", or ""."""
     found = ""
     modules = {module.partition(".")[0] for module in spec.modules}
     for frame, line in _walk(error.__traceback__):
@@ -135,7 +131,7 @@ def _place(error: BaseException, spec: TrainerSpec) -> str:
 
 
 def _below_sparktf(trace: TracebackType | None) -> TracebackType | None:
-    """Returns the traceback without the frames by which sparktf came to the user's code; whole if it is all ours."""
+    """Returns the traceback without sparktf's outer frames; all of it if there are no others."""
     rest = trace
     while rest is not None and rest.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("__main__", "sparktf"):
         rest = rest.tb_next

@@ -1,4 +1,4 @@
-"""The weights that a run begins with where another run's model is to begin from: fetched, and put into the model."""
+"""Fetches another run's model, and puts its weights into the model that a run begins with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktf.trainer.model.lookups import inputs_of
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import example
 from sparktf.trainer.node.begun_from import FoundFile, begun_from
-from sparktf.trainer.node.checkpoint import fetch
+from sparktf.trainer.node.checkpoint import download
 from sparktf.trainer.node.place import Place
 from sparktf.wire.model_source import ModelSource
 
@@ -25,15 +25,12 @@ _KEY = "train.init_from"
 
 
 def first_weights(place: Place, model: UserModel, build: Callable[..., Any]) -> Carried | None:
-    """Gives a model the weights that the run is to begin with; returns what they are, None for the model's own.
+    """Gives a model the weights of `train.init_from`; returns what was carried over, None without that setting.
 
-    All nodes call it that hold variables of the model, before the first update.
-
-    Args:
-        build: The user's function that has made the model.
+    Called before the first update on all nodes that hold variables; `build` is the user's function.
 
     Raises:
-        ModelContractError: what it is to begin from is none of this Keras's models, or has nothing in common with it.
+        ModelContractError: the other model is not one of this Keras, or has nothing in common with this one.
         StorageError: it cannot be fetched.
     """
     source = place.spec.init
@@ -69,19 +66,19 @@ def first_weights(place: Place, model: UserModel, build: Callable[..., Any]) -> 
     )
     if train.init_optimizer and not carried.optimizer and place.leads:
         place.warn(
-            f"train.init_optimizer: {source.label} has no state of a {type(model.optimizer).__name__} that has made "
+            f"train.init_optimizer: {source.label} has no state of a {type(model.optimizer).__name__} that made "
             "updates: the optimizer begins anew"
         )
     return carried.model_copy(update={"run_id": source.run_id, "full_date": source.full_date})
 
 
 def _fetched(place: Place, source: ModelSource, folder: Path) -> Path:
-    """Fetches the model; returns where it is."""
+    """Fetches the model; returns the path of its file."""
     found = sorted(name for name in source.files if name.endswith(_SUFFIX) and "/" not in name)
     if not found:
-        raise ModelContractError(f"{_KEY}: {source.label} has no {_SUFFIX} file: it is no model that Keras has saved")
+        raise ModelContractError(f"{_KEY}: {source.label} has no {_SUFFIX} file: name a model that Keras saved")
     files = [found[0], *(name for name in source.files if name == _ASSETS)]
-    fetch(place.file_systems.open(source.path), source.path, files, folder)
+    download(place.file_systems.open(source.path), source.path, files, folder)
     return folder / found[0]
 
 

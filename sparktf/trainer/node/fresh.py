@@ -1,4 +1,4 @@
-"""Whether an exported model can be used by whoever knows nothing of the run: it is tried in a process of its own."""
+"""Tries an exported model in a fresh process, as a reader who knows nothing of the run would use it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 
 from sparktf.errors import ModelContractError, NodeLostError
 from sparktf.process.resident import forget_libraries, give_back_freed
-from sparktf.trainer.node.report import say
+from sparktf.trainer.node.report import log_line
 
 _MODULE = "sparktf.trainer.node.reloaded"
 _NEEDED = ("sparktf", "tensorflow", "numpy", "pyarrow", "pydantic")
-"""Where these lie it looks for modules, and nowhere else besides Python's own places."""
+"""The fresh process looks for modules where these are installed, and in Python's own places."""
 
 _SAID_NBYTES = 4096
 
@@ -27,14 +27,13 @@ _SAID_NBYTES = 4096
 def check_loads(
     folder: Path, work: Path, *, limit_s: float, refused: Collection[str], imports: Sequence[str] = ()
 ) -> None:
-    """Has a fresh process load a model, and compare its predictions with those that are stored beside it.
+    """Lets a fresh process load the model in `folder`, and compare its predictions with those stored beside it.
 
     Args:
-        folder: Of the exported model.
-        work: For the files of the process.
-        limit_s: It may take so long.
-        refused: Packages that the process must not import: the model's code.
-        imports: Modules that it imports before it loads anything.
+        work: Folder for the files of the process.
+        limit_s: Time limit.
+        refused: Packages of the model's code, which the process must not import.
+        imports: Modules to import before the model is loaded.
 
     Raises:
         ModelContractError: the model cannot be loaded without its code, or predicts something else.
@@ -45,7 +44,7 @@ def check_loads(
     forget_libraries()
     began_s = time.monotonic()
     report, log = work / "reloaded.json", work / "reloaded.log"
-    report.unlink(missing_ok=True)  # of a model that was exported before
+    report.unlink(missing_ok=True)  # of an earlier export
     code = _run(folder, report, log, {"refused": sorted(refused), "imports": list(imports)}, limit_s)
     said = log.read_text(encoding="utf-8", errors="replace")[-_SAID_NBYTES:]
     if code is None:
@@ -53,12 +52,12 @@ def check_loads(
             f"a fresh process did not load the exported model within {limit_s:g} s: raise timeouts.upload"
         )
     if not report.exists():
-        say(said)
+        log_line(said)
         if code == -signal.SIGKILL:
             raise MemoryError("the fresh process that loads the exported model was killed")
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it has said nothing")
+        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it printed nothing")
         raise ModelContractError(
-            f"publish: the fresh process that loads the exported model has ended with exit code {code}: {last}"
+            f"publish: the fresh process that loads the exported model ended with exit code {code}: {last}"
         )
     _judge(json.loads(report.read_bytes()), time.monotonic() - began_s)
 
@@ -66,16 +65,16 @@ def check_loads(
 def _judge(found: dict[str, Any], took_s: float) -> None:
     if found["error"] is not None:
         raise ModelContractError(f"publish: the exported model is not published: {found['error']}")
-    say(
-        f"sparktf: a fresh process has loaded the exported model, and it predicts as it was trained: {found['rows']} "
-        f"rows, {took_s:.1f} s, {found['mib']:,} MiB"
+    log_line(
+        f"sparktf: a fresh process loaded the exported model, and its predictions agree: {found['rows']} rows, "
+        f"{took_s:.1f} s, {found['mib']:,} MiB"
     )
     if found["left_out"]:
-        say(f"sparktf: its model.keras is not compared: {found['left_out']}")
+        log_line(f"sparktf: model.keras was not compared: {found['left_out']}")
 
 
 def _run(folder: Path, report: Path, log: Path, told: dict[str, Any], limit_s: float) -> int | None:
-    """Returns the exit code of the process; None where it was ended because it took too long."""
+    """Returns the exit code of the process; None if it was killed at the time limit."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", _MODULE, str(os.getpid()), str(report), str(folder)],
@@ -95,7 +94,7 @@ def _run(folder: Path, report: Path, log: Path, told: dict[str, Any], limit_s: f
 
 
 def _environment() -> dict[str, str]:
-    """Returns this process's environment without the user's code, the gang and what holds memory of graphics cards."""
+    """Returns this process's environment without the user's code, the gang, and GPUs, whose memory is in use."""
     found = [spec for name in _NEEDED if (spec := find_spec(name)) is not None]
     places = [str(Path(str(spec.origin)).parents[1]) for spec in found]
     left_out = ("TF_CONFIG", "TF_GRPC_REUSE_PORT", "PYTHONPATH")

@@ -16,9 +16,9 @@ from sparktf.results.keep import metric_rule
 from sparktf.trainer.model.champion import SAVED_MODEL, Champion
 from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
 from sparktf.trainer.model.model import UserModel
-from sparktf.trainer.model.paired import Paired, PairedEvaluator, Values
+from sparktf.trainer.model.paired import MetricValues, Paired, PairedEvaluator
 from sparktf.trainer.model.slices import slice_columns
-from sparktf.trainer.node.checkpoint import fetch
+from sparktf.trainer.node.checkpoint import download
 from sparktf.trainer.node.place import Place
 from sparktf.wire.model_source import ModelSource
 
@@ -26,20 +26,15 @@ _ELSEWHERE = "another node could not load it: its log says why"
 
 
 class Gate:
-    """Compares on all nodes that evaluate; what comes of it, the leader's word says."""
+    """Compares models on all nodes that evaluate; the leader's outcome counts."""
 
     def __init__(
         self, settings: GateConfig, place: Place, model: UserModel, evaluator: Evaluator, sharing: Sharing
     ) -> None:
-        """Loads nothing yet.
-
-        Args:
-            evaluator: Of the model, and warmed up.
-            sharing: Who evaluates together.
+        """Loads nothing yet; `evaluator` is the model's, warmed up.
 
         Raises:
-            ModelContractError: there is no such metric, nobody knows whether it should be small or large, or no tensor
-                has one of the slices' columns.
+            ModelContractError: there is no such metric, it has no known direction, or no tensor has a slice's column.
         """
         self._settings = settings
         self._place = place
@@ -54,9 +49,7 @@ class Gate:
             self._questions[rule.metric] = Question(rule, asked)
 
     def compare(self, feed: RowSource) -> tuple[Comparison, dict[str, float], int]:
-        """Returns the outcome, and all metrics of the model and their rows, as `Evaluator.evaluate` does.
-
-        All nodes call it, each with its share of the rows.
+        """Returns the outcome, all metrics of the model, and their rows; called on all nodes, each with its share.
 
         Raises:
             StorageError: the champion cannot be downloaded now.
@@ -69,7 +62,7 @@ class Gate:
         pair = PairedEvaluator(
             self._model, others, self._evaluator, self._sharing, self._slices, self._settings.seed
         ).evaluate(feed, spec.config.train.validation_batch_size)
-        values = Values(self._model, self._evaluator)
+        values = MetricValues(self._model, self._evaluator)
         which = None if champion is None else 1
         measured = [m for label in pair.states for m in self._measured(pair, label, values, which)]
         anchored = [] if anchor is None else self._measured(pair, "", values, len(others))
@@ -85,7 +78,7 @@ class Gate:
         return comparison, every, pair.rows[""]
 
     def _opponent(self, source: ModelSource | None) -> tuple[Opponent, Champion | None]:
-        """Returns a published model; None where there is none, or a node could not load it."""
+        """Returns a published model; None if there is none, or a node could not load it."""
         if source is None:
             return Opponent(), None
         champion, problem = None, ""
@@ -94,7 +87,7 @@ class Gate:
             names = [name for name in source.files if name.startswith(SAVED_MODEL)]
             if not names:
                 raise ModelContractError("it is not whole")
-            fetch(self._place.storage, source.path, names, folder)
+            download(self._place.storage, source.path, names, folder)
             champion = Champion(folder, self._model)
         except StorageNotFoundError:
             problem = "its files are gone"
@@ -106,12 +99,8 @@ class Gate:
             champion, problem = None, problem or _ELSEWHERE
         return Opponent(source.label, source.version, problem), champion
 
-    def _measured(self, pair: Paired, label: str, values: Values, beside: int | None) -> list[Measured]:
-        """Returns what the metrics that are asked for are on all rows, or on a slice.
-
-        Args:
-            beside: Which of the models it is compared with; None for none.
-        """
+    def _measured(self, pair: Paired, label: str, values: MetricValues, beside: int | None) -> list[Measured]:
+        """Returns the configured metrics on all rows or on a slice, compared with model number `beside`, if any."""
         states, rows = pair.states[label], pair.rows[label]
         states = states[[0] if beside is None else [0, beside]]
         exact = [values.of(of_model.sum(0)[None]) for of_model in states]
@@ -130,8 +119,8 @@ class Gate:
             for metric in self._questions
         ]
 
-    def _drawn(self, states: Floats, values: Values) -> dict[str, Floats]:
-        """Returns the metrics' differences in each resample, the same buckets for both models."""
+    def _drawn(self, states: Floats, values: MetricValues) -> dict[str, Floats]:
+        """Returns the differences of metrics in each resample (paired bootstrap: the same buckets for both models)."""
         used = states[:, states[0, :, -1] > 0]
         weights = draws(used.shape[1], self._settings.seed)
         challenger, champion = (values.of(weights @ of_model) for of_model in used)

@@ -1,4 +1,4 @@
-"""What a node reads: its share of each epoch, the books of it, and the rows that it sets aside."""
+"""A node's input: its share of each epoch, the account of it, and the rows that it sets aside."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
 
 
 class Input:
-    """Opens the feeds of a node, and tells the driver what has come of them."""
+    """Opens the feeds of a node, and reports on them to the driver."""
 
     def __init__(self, place: Place) -> None:
-        """Begins to listen where Spark feeds a stream."""
+        """Begins to listen if Spark feeds a stream."""
         spec, data = place.spec, place.spec.config.data
         self._place = place
         self._memory = SpareMemory(spec.feed.features)
@@ -48,7 +48,7 @@ class Input:
 
     @property
     def address(self) -> DataAddress | None:
-        """Where feeders find this node, if Spark feeds it."""
+        """The address for feeders, if Spark feeds this node."""
         return None if self._intake is None else self._intake.address
 
     def open(self, stream: Stream, epoch: int) -> NodeFeed:
@@ -60,11 +60,7 @@ class Input:
         return feed
 
     def lease(self, epoch: int, receipts: Receipts) -> LeasedFeed:
-        """Begins to take rows of the training stream, and waits for none of them: leased from the driver, or fed.
-
-        Args:
-            receipts: Those of this node, over all epochs.
-        """
+        """Begins to read training rows that are leased from the driver, or fed by Spark; waits for none of them."""
         spec, config = self._place.spec, self._place.spec.config
         if self._intake is not None and Stream.TRAIN in spec.staged:
             return self._fed(self._intake, epoch, receipts)
@@ -79,7 +75,7 @@ class Input:
         leased: list[LeasedFeed] = []
 
         def held() -> InHand:
-            # Receipts are made before rows count as covered: they are looked at in the other order.
+            # Receipts are made before rows count as covered, so read them in the other order.
             in_hand = parts.rows_given - (leased[0].covered if leased else -1)
             return InHand(in_hand, receipts.made)
 
@@ -98,7 +94,7 @@ class Input:
     def _ask_for_staged(self, epoch: int) -> StagedShare:
         answer = self._ask_for_share(Stream.TRAIN, epoch)
         if answer.staged is None:
-            raise LifecycleError(f"{self._place.spec.node} was given no share of what Spark feeds")
+            raise LifecycleError(f"the driver gave {self._place.spec.node} no share of the rows that Spark feeds")
         return answer.staged
 
     def _ask_for_rows(self, epoch: int, rows: int) -> BlockLease:
@@ -106,7 +102,7 @@ class Input:
         return self._place.ask(Action.LEASE_BLOCKS, request, BlockLease)
 
     def sampled(self) -> Columns:
-        """Returns some rows that it has handed out, of the validation stream if it can; none unless they are wanted."""
+        """Returns a sample of the rows handed out, preferably of validation; none unless a model is to be published."""
         found = (self._samples[stream].columns for stream in (Stream.VALIDATION, Stream.TRAIN) if self._samples)
         return next((columns for columns in found if columns), {})
 
@@ -124,7 +120,7 @@ class Input:
         if answer.assignment is not None:
             return PlannedParts(spec.feed, answer.assignment, open_storage, sets_aside=self._sets_aside)
         if answer.staged is None or self._intake is None:
-            raise LifecycleError(f"{spec.node} was given no share of {stream}")
+            raise LifecycleError(f"the driver gave {spec.node} no share of the {stream} rows")
         return self._intake.open(stream, epoch, answer.staged)
 
     def _set_aside(self, stream: Stream, epoch: int, rows: Sequence[BadRow], *, too_many: bool) -> None:
@@ -133,17 +129,17 @@ class Input:
             self._bad_rows.flush()
 
     def flush(self) -> None:
-        """Stores which rows have been set aside so far."""
+        """Stores the rows set aside so far."""
         self._bad_rows.flush()
 
     def done(self, position: Position) -> Done:
-        """Returns what is done of an epoch that a checkpoint at this position goes on with."""
+        """Returns the part done of the epoch that a checkpoint at this position continues."""
         if position.is_complete or self._feed is None:
             return Done()
         return Done(self._feed.consumed(position.rows), self._feed.aside_within(position.rows))
 
     def report(self, feed: NodeFeed, position: Position) -> None:
-        """Tells the driver what has become of this node's share of an epoch that has ended."""
+        """Reports this node's share of an epoch that has ended."""
         self.flush()
         aside = feed.rows_aside if position.is_complete else feed.aside_within(position.rows)
         message = EpochDone(
@@ -159,7 +155,7 @@ class Input:
         self._place.send(Action.EPOCH_DONE, message)
 
     def _input_of(self, feed: NodeFeed, rows: int) -> NodeInput:
-        """Returns what was read for the epoch, of which the feed has gone through so many rows."""
+        """Returns the input of the epoch, after `rows` rows."""
         if self._intake is None:
             read = NodeInput(rows={"direct": rows}, nbytes=feed.nbytes, local_nbytes=feed.local_nbytes)
         else:
@@ -169,17 +165,10 @@ class Input:
 
 
 class BadRowFile:
-    """The file of the rows that a node has set aside, written when there is something new.
-
-    One JSON line for each row, or for rows in a row that cannot be read.
-    """
+    """The file of the rows that a node has set aside: a JSON line for each row, or for unreadable rows in sequence."""
 
     def __init__(self, storage: Storage, path: str, warn: Callable[[str], None]) -> None:
-        """Writes nothing yet.
-
-        Args:
-            warn: Told if the file could not be stored, which is no reason to stop.
-        """
+        """Writes nothing yet; `warn` is told if the file cannot be stored, which does not end the run."""
         self._storage = storage
         self._path = path
         self._warn = warn
@@ -187,13 +176,13 @@ class BadRowFile:
         self._stored = 0
 
     def add(self, stream: Stream, epoch: int, rows: Sequence[BadRow]) -> None:
-        """Keeps rows for the next `flush`, which another thread may be in."""
+        """Keeps rows for the next `flush`, which may run in another thread."""
         for row in rows:
             fields = {"stream": stream.value, "epoch": epoch, **row._asdict()}
             self._lines.append(json.dumps(fields, ensure_ascii=False) + "\n")
 
     def flush(self) -> None:
-        """Stores what was added; all of the file, since storages cannot append."""
+        """Stores the whole file if rows were added: storages cannot append."""
         count = len(self._lines)
         if count == self._stored:
             return

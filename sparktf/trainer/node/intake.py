@@ -1,4 +1,10 @@
-"""What a trainer does with rows that Spark feeds: it takes them in, and looks for more at its peers."""
+"""Takes in the rows that Spark feeds to a trainer, and fetches more from its peers.
+
+An epoch of fed rows ends when no worker has a row left. Under parameter servers each worker therefore reports its
+`Holding` whenever it has run dry; the driver ends the epoch after two rounds of equal reports (Mattern's termination
+detection; see `Claims`). The rows that a worker holds, and those that have moved in or out, must be counted so that a
+row in transit is always seen by one of the two: see `Intake.lease`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from pyarrow import flight
 
 from sparktf.errors import NodeLostError
 from sparktf.feed.channel.client import data_client
-from sparktf.feed.channel.server import DataServer
+from sparktf.feed.channel.server import ChannelServer, SplitServer
 from sparktf.feed.channel.staged_parts import StagedParts
 from sparktf.feed.channel.staged_rows import Budget
 from sparktf.feed.channel.staging import Staging
@@ -24,18 +30,14 @@ from sparktf.wire.data import DataAddress, Holding, Sealed, Span, StagedShare, W
 
 
 class InHand(NamedTuple):
-    """What a worker has of an epoch besides what waits to be read: see `Holding`."""
+    """A worker's unfinished rows besides those that wait to be read, and its receipts: see `Holding`."""
 
     in_hand: int
     receipts: int
 
 
 class Intake:
-    """The data server of a trainer and what waits there.
-
-    Attributes:
-        address: Where feeders find it.
-    """
+    """The data server of a trainer, at `address`, and its stagings."""
 
     def __init__(self, place: Place) -> None:
         """Starts to listen."""
@@ -44,8 +46,8 @@ class Intake:
         self._place = place
         nbytes = data.staging_mib << 20
         budget = Budget(nbytes)
-        # Where rows do not move between nodes, a feeder that waited for one node might keep another one's rows from it,
-        # and the first waits for the second in every update: so none waits, and the rest goes to files.
+        # If rows do not move between nodes, a feeder that waits for room at one node may hold back the rows of another
+        # one, for which the first waits in every update: a deadlock. So none waits, and the rest goes to files.
         room = nbytes if data.rebalance else sys.maxsize
         self._stagings = {
             stream: Staging(spec.feed, stream, block_rows=data.shuffle_rows, budget=budget, room=room, folder=work)
@@ -53,22 +55,23 @@ class Intake:
         }
         host = spec.cluster.address(spec.node).rpartition(":")[0]
         access = place.client.access
-        common = (work, access.secret, access.tls, spec.attempt, self._stagings, self._sealed)
-        self._server = started(host, spec.config.cluster.node_ports, lambda port: DataServer(host, port, *common))
+        start = partial(SplitServer, spec.attempt, self._stagings, self._sealed)
+        common = (work, access.secret, access.tls, start)
+        self._server = started(host, spec.config.cluster.node_ports, lambda port: ChannelServer(host, port, *common))
         self.address: DataAddress = self._server.address
 
     def open(self, stream: Stream, epoch: int, share: StagedShare) -> StagedParts:
-        """Begins an epoch, and returns its parts."""
+        """Begins an epoch; returns its parts."""
         staging = self._stagings[stream]
         staging.begin(epoch, share.done, keep=share.keep, again=share.again)
         return StagedParts(staging, partial(self._find_more, stream, epoch))
 
     def lease(self, epoch: int, ask: Callable[[], StagedShare], held: Callable[[], InHand]) -> StagedParts:
-        """Returns the parts of an epoch of the training stream, which begins when the first one is asked for.
+        """Returns the parts of a training epoch, which begins when the first one is asked for.
 
         Args:
-            ask: Asks the driver for the share, and may take its time.
-            held: Returns what the worker has besides what waits here.
+            ask: Asks the driver for the share; may block.
+            held: Returns the worker's rows besides those that wait here.
         """
         staging = self._stagings[Stream.TRAIN]
 
@@ -77,21 +80,21 @@ class Intake:
             staging.begin(epoch, share.done, keep=share.keep, again=share.again)
 
         def holding() -> Holding:
-            # In this order: whatever comes here once it is asked what else there is, is counted by the moves.
+            # Read the moves first: rows that come in after `held` then change the moves of the next report.
             moves, (in_hand, receipts) = staging.moves, held()
             return Holding(in_hand=in_hand, moves=moves, receipts=receipts)
 
         return StagedParts(staging, partial(self._find_more, Stream.TRAIN, epoch, holding), begin)
 
     def input(self, stream: Stream) -> NodeInput:
-        """Returns what has come in for the current epoch of a stream."""
+        """Returns the input of a stream's current epoch."""
         return self._stagings[stream].input
 
     def _sealed(self, span: Span, rows: int) -> None:
         self._place.send(Action.SEALED, Sealed(**self._place.spec.sender, span=span, rows=rows))
 
     def _find_more(self, stream: Stream, epoch: int, holding: Callable[[], Holding] | None = None) -> bool | None:
-        """Takes rows from a node that has some; see `StagedParts`."""
+        """Fetches rows from a peer that has some; see `StagedParts`."""
         spec = self._place.spec
         span = Span(attempt=spec.attempt, stream=stream, epoch=epoch)
         starved_s, held = self._stagings[stream].starved_s, None if holding is None else holding()
@@ -109,4 +112,4 @@ class Intake:
             with data_client(peer, self._place.client.access) as node:
                 return node.fetch_block(span, self._stagings[span.stream])
         except (flight.FlightError, NodeLostError):
-            return False  # it is gone, or in another epoch: the driver knows more
+            return False  # the peer is gone, or in another epoch: ask the driver again

@@ -1,4 +1,4 @@
-"""What the low-level contract, `train(node)`, is on every node that it runs on: `sparktf.Node`'s common part."""
+"""The low-level contract `train(node)`: the part of `sparktf.Node` that all nodes have in common."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Datasets:
     """Makes datasets of batches, `(x, y)` or `(x, y, sample_weight)`.
 
     Attributes:
-        error: What a feed has failed with; TensorFlow makes an error of its own of it.
+        error: The error of a feed, which TensorFlow replaces by one of its own.
     """
 
     def __init__(self, spec: FeedSpec, batch_size: int) -> None:
@@ -33,7 +33,7 @@ class Datasets:
         self._batch_size = batch_size
 
     def of(self, open_feed: Callable[[], RowSource]) -> Any:
-        """Returns the rows of a feed, which is opened when they are first asked for."""
+        """Returns a dataset of a feed's rows; the feed is opened when they are first asked for."""
 
         def generate() -> Iterator[Any]:
             with self._keeping_the_error():
@@ -41,8 +41,8 @@ class Datasets:
                 while (columns := feed.next_rows(self._batch_size)) and row_count(columns):
                     yield self._layout.batch(decoded(to_tensors(columns)))
 
-        # There is nothing to tune, and TensorFlow's tuning thread lets a loop over the dataset end only when it wakes
-        # up next: 5.12 s, 10.24 s, 20.48 s, ... after the loop began.
+        # A loop over an autotuned dataset ends only at the next wake-up of TensorFlow's tuning thread: 5.12 s, 10.24 s,
+        # 20.48 s, ... after it began. There is nothing to tune here.
         options = tf.data.Options()
         options.autotune.enabled = False
         dataset = tf.data.Dataset.from_generator(generate, output_signature=self._signature())
@@ -63,7 +63,7 @@ class Datasets:
 
 
 class LowLevelNode(ABC):
-    """A node as a `train(node)` sees it, and how one is run."""
+    """A node as `train(node)` sees it; runs that function."""
 
     def __init__(self, member: Member, batch_size: int) -> None:
         spec = member.place.spec
@@ -82,33 +82,31 @@ class LowLevelNode(ABC):
     @property
     @abstractmethod
     def position(self) -> Position:
-        """Where the user's loop is."""
+        """The position of the user's loop."""
 
     @property
     def step(self) -> int:
-        """See `sparktf.Node`."""
         return self.position.step
 
     def run(self, train: Callable[[Any], None]) -> None:
-        """Runs a `train(node)` to its end, closes the books and ends the process.
+        """Runs `train(node)`, reports its end, and ends the process.
 
-        A loop that leaves `epochs()` early is done, as with early stopping: the rows that it has trained are accounted
-        for, and saved.
+        A loop that leaves `epochs()` early ends the training, as early stopping does: its rows are counted and saved.
 
         Raises:
-            ModelContractError: the configuration asks for what its loop does not do.
-            ModelError: it returned without having trained, where there was something to train.
-            SparkTFError: the feed failed; TensorFlow wraps that into an error of its own.
+            ModelContractError: the configuration has settings that do not apply to such a loop.
+            ModelError: it trained nothing although there was something to train.
+            SparkTFError: the feed failed.
         """
         if self._member.place.spec.config.gate is not None:
             raise ModelContractError(
-                "gate is not for a train(node), whose metrics nobody else can compute: leave it out, or write a "
+                "gate does not apply to train(node), whose metrics only it can compute: leave it out, or write "
                 "build(params, assets)"
             )
         if keys := self._member.place.spec.config.train.only_for_built_models():
             raise ModelContractError(
-                f"{keys[0]} is not for a train(node), which leaves the loop over node.epochs() when it chooses, and "
-                "begins with, and exports, what it chooses itself"
+                f"{keys[0]} does not apply to train(node), which itself decides what it begins with, when it ends and "
+                "what it exports: leave the setting out"
             )
         has_epochs = self._extent.epoch_after(self.position) is not None
         try:
@@ -118,9 +116,9 @@ class LowLevelNode(ABC):
                 raise self._datasets.error from error
             raise
         if not self._restored:
-            raise ModelError("train(node) returned without having called node.restore(model=..., ...)")
+            raise ModelError("train(node) returned without calling node.restore(model=..., ...)")
         if not self._begun and has_epochs:
-            raise ModelError("train(node) returned without having gone over node.epochs(), of which some are left")
+            raise ModelError("train(node) returned without looping over node.epochs(), of which some are left")
         early = self._is_inside
         if early:
             self._leave_epoch()
@@ -129,26 +127,25 @@ class LowLevelNode(ABC):
     @property
     @abstractmethod
     def _is_inside(self) -> bool:
-        """Whether the loop has not come to the end of the epoch that it is in."""
+        """Whether the loop is inside an epoch."""
 
     @abstractmethod
     def _leave_epoch(self) -> None:
-        """Accounts for the epoch that the loop has left, and saves it as the last checkpoint.
+        """Reports the epoch that the loop left, and saves the last checkpoint.
 
         Raises:
             ModelError: nothing of it was trained.
         """
 
     def _begin(self) -> None:
-        """Notes that the loop goes over its epochs."""
+        """Notes that the loop over epochs has begun."""
         if not self._restored:
             raise ModelError("train(node) must call node.restore(model=..., ...) before node.epochs()")
         self._begun = True
 
     def _dataset(self, stream: Stream) -> Any:
-        """Returns this node's rows of a stream, read anew."""
+        """Returns a new dataset of this node's rows of a stream."""
         return self._datasets.of(lambda: self._member.input.open(stream, self.position.epoch))
 
     def metrics(self, values: Mapping[str, float], *, rows: int, stream: str = "validation") -> None:
-        """See `sparktf.Node`."""
         self._member.output.metrics(Stream(stream), self.position, rows, dict(values))

@@ -1,4 +1,4 @@
-"""A node that trains: what sparktf's own loops and hand-written ones have in common, whatever the strategy."""
+"""A training node: the parts that all loops and strategies have in common."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sparktf.results.carried import Carried
 from sparktf.results.comparison import Comparison
 from sparktf.results.keep import KeepRule, Kept
-from sparktf.results.stopping import Stopped
+from sparktf.results.result import Stopped
 from sparktf.results.time_limit import Ending
 from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.inputs import Input
@@ -21,11 +21,7 @@ from sparktf.wire.uploads import Finished
 
 
 class Member(NamedTuple):
-    """Has everything that a node is made of.
-
-    Attributes:
-        strategy: The tf.distribute strategy.
-    """
+    """The parts of a training node; `strategy` is the tf.distribute strategy."""
 
     place: Place
     strategy: Any
@@ -35,18 +31,13 @@ class Member(NamedTuple):
 
     @property
     def extent(self) -> Extent:
-        """How far the run trains."""
+        """The extent of the run."""
         return Extent.of(self.place.spec.config.train)
 
     def ready(
         self, *, keras: Flavour, weights: int, keep: KeepRule | None = None, carried: Carried | None = None
     ) -> None:
-        """Tells the driver that this node could begin.
-
-        Args:
-            keep: By what the best weights are known, if they are kept.
-            carried: What was taken over from another run's model.
-        """
+        """Tells the driver that this node is ready to train."""
         message = Ready(
             **self.place.spec.sender,
             replicas=int(self.strategy.num_replicas_in_sync),
@@ -61,11 +52,11 @@ class Member(NamedTuple):
         self.place.enter("ready")
 
     def save(self, position: Position, done: Done | None = None, *, last: bool = False) -> None:
-        """Saves a checkpoint, unless this very step is saved already; all nodes call it at the same steps.
+        """Saves a checkpoint unless this step is saved already; all nodes call it at the same steps.
 
         Args:
-            done: What is done of the epoch that it goes on with. Default: what this node has done itself.
-            last: Nothing more is trained, whatever is left.
+            done: The part done of the epoch to continue. Default: this node's own part.
+            last: Nothing more is trained afterwards.
         """
         self.output.flush()
         if not self.saves.lack(position):
@@ -83,14 +74,14 @@ class Member(NamedTuple):
         stopped: Stopped | None = None,
         ending: Callable[[], Ending | None] = lambda: None,
     ) -> None:
-        """Reports the end of the work and waits for the order to stop.
+        """Waits until everything is stored, reports the end, and waits for the order to stop.
 
         Args:
-            early: There were epochs left.
-            kept: Which weights were exported, where those are not the last ones.
-            comparison: What the gate found of them.
-            stopped: Why the leader has ended the training.
-            ending: Says how long its end took, once all is stored.
+            early: Epochs were left.
+            kept: The exported weights, if not the last ones.
+            comparison: The gate's outcome.
+            stopped: Why the leader ended the training.
+            ending: Returns how long the end took.
         """
         self.saves.wait()
         self.output.flush()

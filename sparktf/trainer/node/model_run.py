@@ -1,4 +1,4 @@
-"""The life of a compiled Keras model, whatever the strategy: it is made ready, trained epoch by epoch, and exported."""
+"""The run of a compiled Keras model under any strategy: prepare, train epoch by epoch, export."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class EpochLoop(Protocol):
 
     @property
     def position(self) -> Position:
-        """Where the training is."""
+        """The training position."""
 
     def begin_epoch(self) -> int | None:
-        """Goes on to the epoch that is next; returns which it is, None where nothing is left to train."""
+        """Begins the next epoch; returns its number, None if training is complete."""
 
 
 class ModelRun(ABC):
-    """Everything between a built model and its export; a strategy adds its loop, and what that trains an epoch on."""
+    """Everything between a built model and its export; a strategy adds its loop and the training of an epoch."""
 
     _loop: EpochLoop
 
@@ -42,13 +42,7 @@ class ModelRun(ABC):
         checkpoint: Checkpoint,
         sharing: Sharing,
     ) -> None:
-        """Brings the model to the weights that this attempt begins with.
-
-        Args:
-            build: The user's function that has made the model.
-            checkpoint: Of the model and its optimizer.
-            sharing: Who evaluates it.
-        """
+        """Gives the model the weights that this attempt begins with; `checkpoint` has model and optimizer."""
         self._member = member
         self._model = model
         self._weights = Weights(member, copy, sharing)
@@ -84,4 +78,4 @@ class ModelRun(ABC):
 
     @abstractmethod
     def _train(self, epoch: int) -> Done | None:
-        """Trains an epoch and tells the driver of it; returns what is done of it, None for what this node has done."""
+        """Trains and reports an epoch; returns the part done, None for this node's own part."""

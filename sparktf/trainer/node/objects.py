@@ -1,4 +1,4 @@
-"""Which tensors a checkpoint has of some objects, and by what names: TensorFlow's own object graph."""
+"""The tensors of trackable objects in a checkpoint, and their keys, by TensorFlow's object graph."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import tensorflow as tf
 from tensorflow.python.checkpoint import graph_view, save_util
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-"""The tensor by which TensorFlow finds the objects of a checkpoint again."""
+"""The tensor that holds the object graph."""
 
 
 class CheckpointEntry(NamedTuple):
     """A tensor of a checkpoint.
 
     Attributes:
-        key: By which the checkpoint knows it.
-        name: By which its owner does.
-        owner: The object whose state it is part of.
-        saver: Saves and restores the owner; mostly itself.
-        value: The tensor, or what reads it.
+        key: Its key in the checkpoint.
+        name: Its name in its owner.
+        owner: The object whose state it belongs to.
+        saver: Saves and restores the owner; usually the owner itself.
+        value: The tensor, or a function that reads it.
     """
 
     key: str
@@ -32,25 +32,25 @@ class CheckpointEntry(NamedTuple):
 
     @property
     def variable(self) -> Any | None:
-        """The resource variable that this is, None if it is anything else."""
+        """The resource variable, None for any other state."""
         variable = self.owner if isinstance(self.owner, tf.Variable) else getattr(self.owner, "value", None)
         return variable if isinstance(variable, tf.Variable) else None
 
     def read(self) -> Any:
         """Returns the tensor."""
-        value = getattr(self.value, "tensor", self.value)  # TensorFlow's older way
+        value = getattr(self.value, "tensor", self.value)  # a SaveSpec, TensorFlow's older form
         return value() if callable(value) else value
 
 
 def entries_of(root: Any) -> tuple[list[CheckpointEntry], bytes]:
-    """Returns what a checkpoint of a trackable has, and its object graph; reads nothing.
+    """Returns the entries of a checkpoint of a trackable, and its object graph; reads no value.
 
     Raises:
-        NotImplementedError: an object has a saver of its own.
+        NotImplementedError: an object has a custom saver.
     """
     tensors, _, savers, graph = save_util.serialize_graph_view(graph_view.ObjectGraphView(root))
     if savers:
-        raise NotImplementedError(f"{', '.join(savers)}: savers of one's own")
+        raise NotImplementedError(f"{', '.join(savers)}: custom savers are not supported")
     names = {attribute.checkpoint_key: attribute.name for node in graph.nodes for attribute in node.attributes}
     entries = [
         CheckpointEntry(key, names[key], getattr(saver, "obj", saver), saver, value)
@@ -61,13 +61,9 @@ def entries_of(root: Any) -> tuple[list[CheckpointEntry], bytes]:
 
 
 def stored_keys(entries: Sequence[CheckpointEntry], root: Any, prefix: Path) -> dict[str, str]:
-    """Returns by what key a checkpoint has each entry; who wrote that may have given it other keys.
+    """Returns the key of each entry in a stored checkpoint, whose writer may have used other keys.
 
-    Args:
-        prefix: Of the checkpoint, of which only the index and the object graph are read.
-
-    Returns:
-        By the key of the entry. What the checkpoint lacks is left out.
+    Only the index and the object graph at `prefix` are read. Entries that the checkpoint lacks are left out.
     """
     view = tf.train.CheckpointView(str(prefix))
     nodes = view._object_graph_proto.nodes

@@ -1,4 +1,4 @@
-"""What a leader writes for all nodes: metrics, TensorBoard's summaries, the best weights, the model."""
+"""The leader's output for all nodes: metrics, TensorBoard summaries, the exported model."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from sparktf.wire.uploads import StagedFile
 
 
 class Output:
-    """The results of a run, of which the leader's count, and an evaluator's.
+    """The results of a run; only the leader and an evaluator write them.
 
     Attributes:
-        model: Files of the exported model; of who writes alone.
-        folder: Where in the staging folder they are.
+        model: Files of the exported model.
+        folder: Their folder inside the staging folder.
     """
 
     def __init__(self, place: Place, rows: Callable[[], Columns], *, evaluates: bool = False) -> None:
         """Writes nothing yet.
 
         Args:
-            rows: Returns some rows that this node has read; no column where it has read none.
-            evaluates: This node writes beside the leader, and exports a model beside the leader's.
+            rows: Returns some rows that this node has read; no column if it has read none.
+            evaluates: This node writes and exports beside the leader.
         """
         spec = place.spec
         self.folder = f"best-model.{spec.incarnation}" if evaluates else "model"
@@ -58,7 +58,7 @@ class Output:
             self._summaries.scalar("train", "loss", position.loss, position.step)
 
     def metrics(self, stream: Stream, position: Position, rows: int, values: dict[str, float]) -> None:
-        """Reports metrics of an epoch over all workers: the leader's, which are everybody's, or those of a commit."""
+        """Reports an epoch's metrics over all workers, or those of a commit."""
         if not self._writes:
             return
         for name, value in values.items():
@@ -78,21 +78,21 @@ class Output:
         return BestEpoch(rule, self._place, sum_over_workers)
 
     def check(self, model: UserModel) -> None:
-        """Looks whether a model can be exported, before it is trained.
+        """Checks before training that a model can be exported.
 
         Raises:
-            ModelContractError: it cannot be, as `export.formats` has it.
+            ModelContractError: it cannot be exported in all of `export.formats`.
         """
         if self._writes and (said := check_written(model.model, self._place.spec.config.export.formats)):
             self._place.warn(said)
 
     def export(self, model: UserModel) -> None:
-        """Exports the model into the staging folder; the driver publishes it.
+        """Exports the model into the staging folder, from which the driver commits it.
 
-        Where readers are to see it, a fresh process has loaded it before.
+        A model to be published is first loaded by a fresh process.
 
         Raises:
-            ModelContractError: in that process it cannot be loaded, or does not predict as it does here.
+            ModelContractError: the fresh process cannot load it, or gets other predictions.
             NotStoredError: it could not be uploaded.
         """
         place = self._place
@@ -117,9 +117,9 @@ class Output:
         check_loads(folder, place.work, limit_s=config.timeouts.upload, refused=refused, imports=imports)
 
     def _predictions(self, model: UserModel) -> Predictions:
-        """Returns what the model predicts for rows that this node has read; where it has read none, for one of zeros.
+        """Returns the model's predictions for rows that this node has read, or for a row of zeros if it has read none.
 
-        No model need take such a row: it may be a text that no vocabulary has, or no image.
+        A model may refuse a row of zeros, such as a text outside of its vocabulary; then no row is compared.
         """
         rows = self._rows()
         if row_count(rows):
@@ -129,13 +129,13 @@ class Output:
         except tf.errors.OpError:
             found, compared = predictions_of(model, made_up_rows(model.spec, 0)), "no row: it takes none of zeros"
         self._place.warn(
-            "publish: the node that exports the model has read no rows, so that it is compared with the trained one on "
-            f"{compared}"
+            "publish: the node that exports the model has read no rows, so the export is compared with the trained "
+            f"model on {compared}"
         )
         return found
 
     def flush(self) -> None:
-        """Stores the summaries; what cannot be stored is kept for the next time, and is no reason to stop."""
+        """Stores the summaries; if that fails, they are kept for the next time, and training goes on."""
         try:
             self._summaries.flush()
         except StorageError as error:

@@ -1,4 +1,4 @@
-"""What TensorFlow says of a peer that it has lost, in one line that names the node."""
+"""Shortens TensorFlow's error about a lost peer to one line that names the node."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _AROUND = re.compile(
     r"Graph execution error:|Detected at node |File \"|\[\[\{\{node |<stack traces unavailable>"
     r"|\d+ root error\(s\) found|The error could be from a previous "
 )
-"""Beginnings of the lines that say where in the graph, not what."""
+"""Beginnings of lines that name places in the graph."""
 _PREFIX = re.compile(r"^(\{\{function_node [^}]*\}\} |\(\d+\) [A-Z_]+: +)+")
 
 
 def said_of_peers(text: str, cluster: ClusterSpec) -> str:
-    """Returns what an error says, with TensorFlow's names of tasks replaced by the nodes' and their addresses.
+    """Returns an error's text with TensorFlow's task names replaced by nodes and addresses.
 
-    TensorFlow puts a stack of the graph before it, and the tasks that it means into lines of their own.
+    TensorFlow puts a stack of the graph before the text, and the tasks that it means on lines of their own.
     """
     lines = [line.strip() for line in text.splitlines()]
     lines = [_PREFIX.sub("", line) for line in lines if line and not _AROUND.match(line)]

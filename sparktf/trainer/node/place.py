@@ -1,4 +1,4 @@
-"""A node's place in the run: who it is, its way to the driver, and where its files are."""
+"""A node's place in the run: its identity, its channel to the driver, and its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import NodeId
 from sparktf.trainer.node import ending
 from sparktf.trainer.node.position import Positioned
-from sparktf.trainer.node.report import Metered, Reporter, say
+from sparktf.trainer.node.report import Metered, Reporter, log_line
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, Ready, Warned, WorkerPlace
 from sparktf.wire.trainer_spec import Training
@@ -24,16 +24,16 @@ _Answer = TypeVar("_Answer", bound=Message)
 
 
 class Place:
-    """What every trainer has, whatever its role.
+    """The common part of all trainers.
 
     Attributes:
         spec: The attempt's specification for this node.
         client: The channel to the driver.
-        work: Folder of this process alone, on the executor's local disk.
+        work: This process's own folder on the executor's local disk.
         rundir: Names of the run's files.
-        file_systems: The one way to any storage, with the credentials of this process.
-        storage: That of the run directory.
-        began_s: When this process began, by its monotonic clock.
+        file_systems: Opens any storage with the credentials of this process.
+        storage: The storage of the run directory.
+        began_s: Start of this process, by its monotonic clock.
     """
 
     def __init__(self, spec: Training, client: ControlClient, reporter: Reporter, work: Path) -> None:
@@ -49,60 +49,60 @@ class Place:
 
     @property
     def workers(self) -> int:
-        """Trainers that share an update in this attempt, which may be fewer than configured."""
+        """Number of workers in this attempt, which may be fewer than configured."""
         return len(self.spec.cluster.worker)
 
     @property
     def leads(self) -> bool:
-        """Whether this node speaks and writes for all, where one is enough."""
+        """Whether this node reports and writes on behalf of all."""
         return self.spec.leads
 
     @property
     def evaluates(self) -> bool:
-        """Whether those who train evaluate as well: there are rows for that, and no evaluator."""
+        """Whether training nodes also evaluate: there are validation rows, and no evaluator."""
         return self.spec.has(Stream.VALIDATION) and not self.spec.config.cluster.evaluator
 
     def follow(self, loop: Positioned) -> None:
-        """Has heartbeats say where a loop is from now on."""
+        """Puts a loop's position into heartbeats from now on."""
         self._reporter.follow(loop)
 
     def measure(self, meter: Metered) -> None:
-        """Has heartbeats say what this process uses from now on."""
+        """Puts this process's usage into heartbeats from now on."""
         self._reporter.measure(meter)
 
     def enter(self, phase: str) -> None:
-        """Has heartbeats say what this node is at."""
+        """Puts this node's phase into heartbeats from now on."""
         self._reporter.enter(phase)
 
     def send(self, action: Action, message: Message) -> None:
-        """Delivers a message that must not be lost, for as long as the driver may be away.
+        """Delivers a message, trying for as long as the driver may be away.
 
         Raises:
-            ControlError: it could not be.
+            ControlError: it could not be delivered.
         """
         self._reporter.send(action, message)
 
     def ask(self, action: Action, request: Message, answer: type[_Answer]) -> _Answer:
-        """Returns the driver's answer, for which it may be away for as long as a run outlives.
+        """Returns the driver's answer, trying for as long as the driver may be away.
 
         Raises:
-            ControlError: there is none.
+            ControlError: there is no answer.
         """
         patience_s = self.spec.config.timeouts.driver_lost
         return self.client.call_patiently(action, request, answer, patience_s=patience_s)
 
     def warn(self, text: str) -> None:
-        """Tells of something that the run outlives and its owner should know; here, it goes to the log."""
-        say(f"sparktf: {text}")
+        """Reports a problem that does not end the run, to the driver and to the log."""
+        log_line(f"sparktf: {text}")
         self.send(Action.WARNING, Warned(**self.spec.sender, text=text))
 
     def ready(self, message: Ready) -> None:
-        """Tells the driver that this node could begin: its start has not got stuck."""
+        """Tells the driver that this node has started, and cancels the dump of a start that hangs."""
         self.send(Action.READY, message)
         faulthandler.cancel_dump_traceback_later()
 
     def workers_now(self) -> dict[NodeId, WorkerPlace]:
-        """Returns who the workers are, as far as the driver has told; at first those of the specification."""
+        """Returns the current workers: those of the specification, as updated by the driver."""
         return self._first_workers | {place.node: place for place in self._reporter.workers}
 
     @cached_property
@@ -111,11 +111,11 @@ class Place:
         return {node: WorkerPlace(node=node, incarnation=0, address=address) for node, address in at_first}
 
     def expect_stop(self) -> None:
-        """Takes an order to stop for an orderly end from now on: this node has no end of its own."""
+        """Treats an order to stop as the orderly end from now on, for a node that has no end of its own."""
         self._reporter.expect_stop()
 
     def fail(self, error: BaseException) -> NoReturn:
-        """Tells the driver of what this node has failed with, and ends the process, from whatever thread."""
+        """Reports an error to the driver, and ends the process; from any thread."""
         ending.fail(error, self.spec, self._reporter, self.work)
 
     def leave(self) -> None:

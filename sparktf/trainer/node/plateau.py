@@ -1,6 +1,6 @@
-"""What follows from a metric that gets no better: functions of its values, epoch by epoch, as Keras's callbacks decide.
+"""Early stopping and learning-rate reduction, as functions of a metric's history with the rules of Keras's callbacks.
 
-Whoever has the same values decides the same: a run that is resumed goes on as if it had not ended.
+The same values give the same decision, so that a resumed run goes on as if it had not been interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class PatienceSettings(Protocol):
 
 
 class ReductionSettings(Protocol):
-    """The settings of `train.reduce_lr_on_plateau` that say when."""
+    """The settings of `train.reduce_lr_on_plateau` that decide when."""
 
     @property
     def min_delta(self) -> float: ...
@@ -41,11 +41,11 @@ def by_epoch(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 class Standstill(NamedTuple):
-    """How long a metric has been no better.
+    """The time for which a metric has not improved.
 
     Attributes:
-        epochs: So many in a row, up to the last one.
-        best: The epoch with the best value, which is `value`; None where none was a number.
+        epochs: Epochs in a row, up to the last one.
+        best: The epoch with the best value, `value`; None if no value was a number.
     """
 
     epochs: int = 0
@@ -54,9 +54,9 @@ class Standstill(NamedTuple):
 
 
 def is_improved(rule: KeepRule, value: float, reference: float | None, min_delta: float) -> bool:
-    """Whether a value is better than another one by more than `min_delta`.
+    """Whether a value is better than a reference by more than `min_delta`.
 
-    What is no number is better than nothing, and a number better than none: Keras 3 takes a first NaN for the best.
+    A NaN never is, and any number is better than no reference. (Keras 3 takes a first NaN for the best value.)
     """
     if math.isnan(value) or reference is None:
         return not math.isnan(value)
@@ -64,11 +64,7 @@ def is_improved(rule: KeepRule, value: float, reference: float | None, min_delta
 
 
 def standstill(rule: KeepRule, config: PatienceSettings, history: Sequence[Evaluation]) -> Standstill:
-    """Returns how long the metric has been no better.
-
-    Args:
-        history: One evaluation for each epoch, in their order.
-    """
+    """Returns how long the metric has not improved; `history` has one evaluation for each epoch, in order."""
     found = Standstill()
     best: float | None = None
     for evaluation in history:
@@ -82,19 +78,15 @@ def standstill(rule: KeepRule, config: PatienceSettings, history: Sequence[Evalu
 
 
 def is_enough(rule: KeepRule, config: PatienceSettings, history: Sequence[Evaluation]) -> bool:
-    """Whether the training ends after the last epoch of the history: never after the first one, nor after a better."""
+    """Whether training ends after the last epoch of the history: never after the first one, nor after the best."""
     if not history or not history[-1].epoch:
         return False
     found = standstill(rule, config, history)
     return found.best != history[-1].epoch and found.epochs >= config.patience
 
 
-def in_words(name: str, config: PatienceSettings, found: Standstill, epoch: int) -> str:
-    """Returns why the training ends after an epoch, as people read it.
-
-    Args:
-        name: The metric's, as Keras writes it.
-    """
+def plateau_text(name: str, config: PatienceSettings, found: Standstill, epoch: int) -> str:
+    """Returns the message that training ends after an epoch; `name` is Keras's name of the metric."""
     by = f" by {config.min_delta:g}" if config.min_delta else ""
     over = "" if config.baseline is None else f" beyond {config.baseline:g}"
     epochs = f"{found.epochs} epoch{'s' if found.epochs > 1 else ''}"
@@ -103,10 +95,7 @@ def in_words(name: str, config: PatienceSettings, found: Standstill, epoch: int)
 
 
 def is_reduction_due(rule: KeepRule, config: ReductionSettings, history: Sequence[Evaluation]) -> bool:
-    """Whether the learning rate is lowered after the last epoch of the history.
-
-    It may be as low as it gets: then it stays, and so does whatever this says.
-    """
+    """Whether to lower the learning rate after the last epoch of the history, even if it is at its minimum."""
     best: float | None = None
     waited = cooldown = 0
     due = False

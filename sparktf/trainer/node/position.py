@@ -1,4 +1,4 @@
-"""Where a node's training is, and where it ends."""
+"""The position of a node's training, and the extent of the run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sparktf.wire.restore import Restore
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the training of one node is, as its loop has left it; the loop alone replaces it by the next one.
+    """The position of one node's training, replaced only by its loop.
 
     Attributes:
-        step: Updates made over the whole run.
-        rows: Rows of this node's share of the epoch, in this attempt, that went into updates.
-        is_complete: Nothing of the epoch is left: a checkpoint goes on with the next one.
-        loss: Mean of the last updates; None while nobody has told one.
-        epoch_loss: Of the epoch's rows so far, those before this attempt among them, as far as losses were told.
+        step: Updates made in the whole run.
+        rows: Rows of this node's share of the epoch that went into updates in this attempt.
+        is_complete: The epoch is complete: a checkpoint continues with the next one.
+        loss: Mean loss of the last updates; None while unknown.
+        epoch_loss: Loss of the epoch so far, including earlier attempts, as far as losses were reported.
     """
 
     epoch: int = 0
@@ -33,57 +33,44 @@ class Position:
 
     @classmethod
     def restored(cls, restore: Restore | None) -> Self:
-        """Returns where an attempt begins."""
+        """Returns the position at which an attempt begins."""
         if restore is None:
             return cls()
         return cls(epoch=restore.cursor.epoch, step=restore.step, epoch_loss=restore.loss)
 
     @property
     def next_epoch(self) -> int:
-        """The epoch that is gone on with from here."""
+        """The epoch to continue with."""
         return self.epoch + self.is_complete
 
     def begun(self, epoch: int) -> Self:
-        """Returns the position at the beginning of an epoch, or of what the attempt before has left of it."""
+        """Returns the position at the beginning of an epoch, or of the rest that an earlier attempt left."""
         loss = self.epoch_loss if epoch == self.next_epoch == self.epoch else EpochLoss()
         return replace(self, epoch=epoch, rows=0, is_complete=False, epoch_loss=loss)
 
     def advanced(self, *, step: int, rows: int, loss: float | None) -> Self:
-        """Returns the position after more updates.
-
-        Args:
-            step: That of the last update.
-            rows: How many more rows of this node's share they have used.
-        """
+        """Returns the position after further updates, with the new step and the additional rows of this node."""
         return replace(self, step=step, rows=self.rows + rows, loss=loss)
 
     def learned(self, loss: float, rows: int) -> Self:
-        """Returns the position with the mean loss of the last updates, of all workers' rows.
-
-        Args:
-            rows: How many rows that are, over all workers.
-        """
+        """Returns the position with the mean loss of the last updates, over `rows` rows of all workers."""
         return replace(self, loss=loss, epoch_loss=self.epoch_loss.add(loss, rows))
 
     def ended(self, *, complete: bool) -> Self:
-        """Returns the position after an epoch, or after the part of it that is trained."""
+        """Returns the position after an epoch, or after a part of it."""
         return replace(self, is_complete=complete)
 
 
 class Positioned(Protocol):
-    """A loop: whoever has to know where the training is asks it."""
+    """A loop that has a position."""
 
     @property
     def position(self) -> Position:
-        """Where it is now; read by other threads, too."""
+        """The current position; other threads read it, too."""
 
 
 class Extent(NamedTuple):
-    """How far a run trains, the same on every node.
-
-    Attributes:
-        may_stop: Any epoch may turn out to have been the last one, once its metrics are known.
-    """
+    """The extent of a run, the same on every node; any epoch may turn out to be the last one if `may_stop`."""
 
     epochs: int
     max_steps: int | None
@@ -99,26 +86,26 @@ class Extent(NamedTuple):
         return self.max_steps is not None and step >= self.max_steps
 
     def steps_left(self, step: int) -> int | None:
-        """Returns the updates until `train.max_steps`, None where there is no such limit."""
+        """Returns the updates until `train.max_steps`; None without that limit."""
         return None if self.max_steps is None else self.max_steps - step
 
     def may_end_at(self, position: Position) -> bool:
-        """Whether nothing more may be trained after this position."""
+        """Whether training may end at this position."""
         return self.epoch_after(position) is None or (self.may_stop and position.is_complete)
 
     def epoch_after(self, position: Position) -> int | None:
-        """Returns the epoch to go on with, None where nothing is left to train."""
+        """Returns the epoch to continue with; None if nothing is left to train."""
         over = self.is_exhausted(position.step) or position.next_epoch >= self.epochs
         return None if over else position.next_epoch
 
 
 class Done(NamedTuple):
-    """What a node has done of an epoch that is not complete, in this attempt.
+    """A node's part of an incomplete epoch, in this attempt.
 
     Attributes:
-        intervals: Of the epoch's sequence.
-        rows_aside: How many rows of these were left out because they fail a check.
-        in_doubt: So many others may have gone into the weights, and nobody will tell of it.
+        intervals: Intervals of the epoch sequence.
+        rows_aside: Rows in them that were left out because they fail a check.
+        in_doubt: Other rows that may be in the weights without a receipt.
     """
 
     intervals: Sequence[Interval] = ()

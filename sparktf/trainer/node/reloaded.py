@@ -1,9 +1,8 @@
-"""A fresh process that loads an exported model as whoever reads it does, without the code that it was built by.
+"""A fresh process that loads an exported model as a reader does, without the code that built it.
 
-`python -m sparktf.trainer.node.reloaded PARENT REPORT FOLDER` reads what the folder has: the SavedModel, which must
-give the predictions that are stored beside it, and `model.keras`, where Keras can load that by itself. What it finds
-goes into the file REPORT, as JSON. Its standard input names what it must not import, and what it shall:
-`{"refused": [...], "imports": [...]}`.
+`python -m sparktf.trainer.node.reloaded PARENT REPORT FOLDER` loads the SavedModel, which must give the predictions
+stored beside it, and `model.keras`, if Keras can load that by itself. It writes its findings as JSON to REPORT.
+Standard input names packages that it must not import, and modules to import: `{"refused": [...], "imports": [...]}`.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ _OWN = ("keras", "tf_keras", "sparktf", "builtins")
 """Packages whose classes Keras finds without the model's own code."""
 
 _LARGE_NBYTES = 100_000_000
-"""Keras takes four times the size of a file to load it, and what the SavedModel takes is not freed before."""
+"""Keras needs four times the size of a file to load it, while the SavedModel's memory is not freed yet."""
 
 _FUNCTIONS = ("function", "Lambda", "__lambda__")
-"""Those of Keras itself stand in a configuration by their names alone."""
+"""Classes of functions in a configuration; Keras's own functions stand there by name only."""
 
 
 class _Refused(importlib.abc.MetaPathFinder):
-    """Finds no module of some packages, wherever they may lie."""
+    """Refuses to import some packages, wherever they are installed."""
 
     def __init__(self, packages: Collection[str]) -> None:
         self._packages = set(packages)
@@ -40,7 +39,7 @@ class _Refused(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
         del path, target
         if fullname.partition(".")[0] in self._packages:
-            raise ModuleNotFoundError(f"{fullname} is of the model's own code", name=fullname)
+            raise ModuleNotFoundError(f"{fullname} is the model's own code", name=fullname)
 
 
 def main() -> None:
@@ -59,7 +58,7 @@ def main() -> None:
 
 
 def _imported(modules: Sequence[str]) -> str | None:
-    """Imports modules; returns what is wrong with one."""
+    """Imports modules; returns the first error."""
     for module in modules:
         try:
             importlib.import_module(module)
@@ -69,21 +68,21 @@ def _imported(modules: Sequence[str]) -> str | None:
 
 
 def _saved_model(path: Path, stored: Predictions) -> str | None:
-    """Returns what is wrong with the SavedModel; None if it gives what is stored."""
+    """Returns the error of the SavedModel; None if its predictions are as stored."""
     import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
 
     forget_libraries()
     try:
         serve = tf.saved_model.load(str(path)).signatures["serving_default"]
         found = as_arrays(serve(**{name: tf.constant(array) for name, array in stored.inputs.items()}))
-    except Exception as error:  # noqa: BLE001 - whatever it is: readers would meet it, too
+    except Exception as error:  # noqa: BLE001 - readers would meet the same error
         return f"its SavedModel cannot be used without the code that built it: {_in_a_line(error)}"
     said = difference(stored.outputs, found, stored.about.tolerance)
     return said and f"its SavedModel does not give the predictions of the model that was trained: {said}"
 
 
 def _keras(path: Path, stored: Predictions) -> tuple[str | None, str]:
-    """Returns what is wrong with `model.keras`, or else why it is not compared, if so."""
+    """Returns the error of `model.keras`, and why it was not compared, if so."""
     if not path.exists():
         return None, "export.formats leaves it out"
     if path.stat().st_size > _LARGE_NBYTES:
@@ -115,7 +114,7 @@ def _whole(name: str, ragged: bool, stored: Predictions) -> Any:
 
 
 def _config_of(path: Path) -> Any:
-    """Returns what a `.keras` file says of its model, apart from how that is compiled."""
+    """Returns the configuration in a `.keras` file, without how the model is compiled."""
     with zipfile.ZipFile(path) as archive:
         config = json.loads(archive.read("config.json"))
     return {key: value for key, value in config.items() if key != "compile_config"}

@@ -1,4 +1,4 @@
-"""What a trainer tells the driver while it works, and the orders that come back."""
+"""A trainer's heartbeats and messages to the driver, and the orders that come back."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ EXIT_STOPPED = 143
 EXIT_DRIVER_LOST = 70
 
 
-def say(text: str) -> None:
-    """Writes to the trainer's log. Where its disk is full, the text is lost, and nothing else."""
+def log_line(text: str) -> None:
+    """Writes to the trainer's log; on a full disk only the text is lost."""
     with suppress(OSError):
         print(text, flush=True)
 
 
 class Metered(Protocol):
-    """Knows what this process uses."""
+    """Measures this process."""
 
     def read(self) -> Usage:
-        """Returns it, from whatever thread."""
+        """Returns the usage; from any thread."""
 
 
 class Reporter:
-    """Sends heartbeats from a thread of its own and ends the process when told to, or when the driver is gone.
+    """Sends heartbeats from a thread, and ends the process when told to, or when the driver is gone.
 
-    The main thread may be inside a collective that no peer will ever answer; only another thread can end it then.
+    The main thread may be in a collective that no peer will ever answer: then only another thread can end the process.
     """
 
     def __init__(self, client: ControlClient, spec: TrainerSpec) -> None:
@@ -67,42 +67,39 @@ class Reporter:
 
     @property
     def progress(self) -> Progress:
-        """What a heartbeat says now."""
+        """The progress for a heartbeat."""
         at = Position() if self._loop is None else self._loop.position
         return Progress(epoch=at.epoch, step=at.step, rows_trained=at.rows, loss=at.loss, phase=self._phase)
 
     def follow(self, loop: Positioned) -> None:
-        """Has heartbeats say where a loop is from now on."""
+        """See `Place.follow`."""
         self._loop = loop
 
     def measure(self, meter: Metered) -> None:
-        """Has heartbeats say what this process uses from now on."""
+        """See `Place.measure`."""
         self._meter = meter
 
     def enter(self, phase: str) -> None:
-        """Has heartbeats say what this node is at."""
+        """See `Place.enter`."""
         self._phase = phase
 
     @property
     def workers(self) -> tuple[WorkerPlace, ...]:
-        """Workers that are not those the attempt began with, as the driver last told."""
+        """Workers that replace those the attempt began with, as the driver last told."""
         return self._workers
 
     def send(self, action: Action, message: Message) -> None:
-        """Delivers a message that must not be lost, for as long as the driver may be away.
-
-        A heartbeat goes before it: what is told of an epoch's end comes when the node is known to be there.
-        """
+        """See `Place.send`. A heartbeat goes first, so that the driver knows the position that the message is about."""
         with suppress(ControlError):
             self._beat()
         self._client.call_patiently(action, message, Ack, patience_s=self._spec.timeouts.driver_lost)
 
     def fail(self, failed: Failed) -> None:
-        """Reports the failure; a driver that cannot be reached learns of it from the exit code."""
+        """Reports the failure; a driver that cannot be reached sees the exit code."""
         try:
             self._client.call_patiently(Action.FAILED, failed, Ack, patience_s=KNOBS.driver_gone_s)
         except ControlError as e:
-            say(f"sparktf: the failure could not be reported: {e}")
+            log_line(f"sparktf: the failure could not be reported to the driver: {e}")
 
     def finish(self) -> None:
         """Waits for the order to stop: a worker that leaves early would break its peers' collectives."""
@@ -111,7 +108,7 @@ class Reporter:
         self._thread.join()
 
     def expect_stop(self) -> None:
-        """Takes an order to stop for an orderly end from now on."""
+        """See `Place.expect_stop`."""
         self._finished.set()
 
     def _run(self) -> None:
@@ -128,12 +125,12 @@ class Reporter:
                 if silence.is_too_long(e, began_s=began_s, ended_s=time.monotonic(), timeout_s=timeouts.heartbeat):
                     self._exit(EXIT_DRIVER_LOST, str(e))
             except ControlError as e:
-                say(f"sparktf: heartbeat: {e}")
+                log_line(f"sparktf: heartbeat: {e}")
             self._due.wait(beat_s)
             self._due.clear()
 
     def _beat(self) -> float:
-        """Says where this node is and does what is ordered; returns in how many seconds it is to be heard again."""
+        """Sends a heartbeat and carries out the orders; returns the seconds until the next one."""
         spec = self._spec
         usage = None if self._meter is None else self._meter.read()
         beat = Heartbeat(**spec.sender, progress=self.progress, usage=usage)
@@ -150,6 +147,6 @@ class Reporter:
                 self._workers = order.workers
 
     def _exit(self, code: int, reason: str) -> None:
-        """Ends the process at once: MultiWorkerMirroredStrategy's own shutdown waits long for peers that are gone."""
-        say(f"sparktf: {self._spec.node} exits with {code}: {reason}")
+        """Ends the process at once: MultiWorkerMirroredStrategy's own shutdown waits long for lost peers."""
+        log_line(f"sparktf: {self._spec.node} exits with {code}: {reason}")
         os._exit(code)

@@ -1,4 +1,4 @@
-"""What a node saves: when a checkpoint is due, what it holds, and the one that an attempt starts from."""
+"""When a node saves checkpoints, and which one an attempt starts from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Extent, Position
 from sparktf.wire.control import Flavour
 
-if TYPE_CHECKING:  # when something is saved is decided without TensorFlow
+if TYPE_CHECKING:  # the decision when to save works without TensorFlow
     from sparktf.trainer.node.checkpoint import Checkpoint
 
 
@@ -20,24 +20,24 @@ class StateWriter(Protocol):
 
     @property
     def took_s(self) -> float:
-        """How long one took at most."""
+        """The longest time that one took."""
 
     def save(self, checkpoint: Checkpoint, position: Position, done: Done, *, last: bool) -> None:
-        """Writes a checkpoint, and stores it beside the training."""
+        """Writes a checkpoint, and stores it while training goes on."""
 
     def wait(self) -> None:
         """Waits until the last one is stored."""
 
 
 class SavePolicy:
-    """Decides when a checkpoint is due: by steps, which all nodes count alike, and by time, which the leader counts."""
+    """Decides when a checkpoint is due: by steps, alike on all nodes, or by time, on the leader."""
 
     def __init__(self, config: CheckpointConfig, now_s: float) -> None:
         self._config = config
         self._saved_s = now_s
 
     def steps_left(self, step: int) -> int | None:
-        """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
+        """Returns the updates until a checkpoint is due by steps; None without such a rule."""
         every = self._config.every_steps
         return None if every is None else every - step % every
 
@@ -59,11 +59,7 @@ class Saves:
     """The checkpoints of a node."""
 
     def __init__(self, place: Place, writer: Callable[[Place, Flavour], StateWriter]) -> None:
-        """Counts the time until the first checkpoint from now on.
-
-        Args:
-            writer: Makes who writes them.
-        """
+        """Starts to count the time until the first checkpoint; `writer` makes a writer."""
         spec = place.spec
         self._place = place
         self._policy = SavePolicy(spec.config.checkpoint, time.monotonic())
@@ -96,16 +92,16 @@ class Saves:
 
     @property
     def step(self) -> int:
-        """Step of the last checkpoint that was saved, or restored; -1 while there is none."""
+        """Step of the last checkpoint saved or restored; -1 for none."""
         return self._saved_step
 
     @property
     def took_s(self) -> float:
-        """How long a checkpoint took at most, in seconds, until it was stored; 0 while there was none."""
+        """The longest time, in seconds, that a checkpoint took until it was stored; 0 for none."""
         return 0.0 if self._writer is None else self._writer.took_s
 
     def steps_left(self, step: int) -> int | None:
-        """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
+        """See `SavePolicy.steps_left`."""
         return self._policy.steps_left(step)
 
     def due_at_step(self, step: int) -> bool:
@@ -113,14 +109,14 @@ class Saves:
         return self._policy.due_at_step(step)
 
     def due_since_saved(self, step: int) -> bool:
-        """Whether an update since the last checkpoint is one that all nodes would save after."""
+        """Whether a checkpoint by steps was due after any update since the last one."""
         return self._policy.due_between(self._saved_step, step)
 
     def take_wish(self) -> bool:
-        """Returns whether this node wishes for a checkpoint by time, as the leader does.
+        """Returns whether a checkpoint is due by time; only the leader asks for one.
 
-        A wish is there once. Where nothing was trained since the last checkpoint there is nothing to save, and whoever
-        asked again would be told to save for ever: the time until the next one counts from now on, saved or not.
+        Each is asked for once: the time counts from now on, saved or not. If nothing was trained since the last
+        checkpoint there is nothing to save, and a wish that stayed would be repeated for ever.
         """
         due = self._place.leads and self._policy.due_by_time(time.monotonic())
         if due:
@@ -132,12 +128,7 @@ class Saves:
         return self._writer is not None and position.step != self._saved_step
 
     def save(self, position: Position, done: Done, *, last: bool = False) -> None:
-        """Saves a checkpoint that is lacking; all nodes call it at the same steps.
-
-        Args:
-            done: What this node has done of the epoch that the checkpoint goes on with.
-            last: Nothing more is trained, whatever is left.
-        """
+        """Saves a checkpoint; see `Member.save`."""
         if self._writer is None or self._checkpoint is None:
             return
         self._saved_step = position.step
@@ -151,11 +142,11 @@ class Saves:
         """Waits until the last checkpoint is stored.
 
         Raises:
-            NotStoredError: it could not be, or not within `timeouts.upload`.
+            NotStoredError: that failed, or took longer than `timeouts.upload`.
         """
         if self._writer is not None:
             self._writer.wait()
 
     def _rest(self) -> None:
-        """Counts the time until the next checkpoint from now on."""
+        """Restarts the time until the next checkpoint."""
         self._policy.saved(time.monotonic())

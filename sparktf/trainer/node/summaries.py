@@ -1,4 +1,4 @@
-"""TensorBoard summaries: written by the chief as closed event files, each uploaded whole (HDFS shares no append)."""
+"""TensorBoard summaries: the leader writes and uploads whole event files, since HDFS has no shared append."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparktf.errors import StorageError
 from sparktf.storage.base import Storage
 from sparktf.storage.transactions.checkpoints import upload_folder
 
-# What `tf.summary.scalar` writes too; that function needs the tensorboard package, which only a reader needs.
+# As `tf.summary.scalar` writes it; that function needs the tensorboard package, which only readers need.
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"),
     data_class=1,  # DATA_CLASS_SCALAR
@@ -19,7 +19,7 @@ _SCALAR = tf.compat.v1.SummaryMetadata(
 
 
 class Summaries:
-    """Collects scalars and writes them out as one event file a time, in a folder per stream."""
+    """Collects scalars, and writes them as event files, one folder for each stream."""
 
     def __init__(self, storage: Storage, target: str, work: Path, attempt: int) -> None:
         self._storage = storage
@@ -34,7 +34,7 @@ class Summaries:
         self._scalars.append((stream, name, value, step))
 
     def flush(self) -> None:
-        """Writes and uploads what was kept since the last flush.
+        """Writes and uploads the values since the last flush.
 
         Raises:
             StorageError: a file could not be written or uploaded; the values are kept.
@@ -48,7 +48,7 @@ class Summaries:
         except StorageError:
             raise
         except (tf.errors.OpError, OSError) as error:
-            raise StorageError(f"cannot write below {self._work}: {error}") from error
+            raise StorageError(f"{self._work} cannot be written: {error}") from error
         finally:
             shutil.rmtree(self._work, ignore_errors=True)
         self._scalars.clear()

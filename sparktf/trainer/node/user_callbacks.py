@@ -1,4 +1,4 @@
-"""The user's Keras callbacks: they are told of epochs, and may end the training; nothing else of it is theirs."""
+"""The user's Keras callbacks: they are called for epochs, and may end the training, but not change it."""
 
 from __future__ import annotations
 
@@ -21,20 +21,17 @@ _INSTEAD = {
     "BackupAndRestore": "the checkpoints of the run",
     "SwapEMAWeights": "use_ema in the optimizer, whose averages are evaluated and exported",
 }
-"""Callbacks of Keras that change what is trained -> what to have in their place."""
+"""Keras's callbacks that change the training -> what to use instead."""
 
 
 class UserCallbacks:
-    """What the configuration's function returns, on the chief."""
+    """The callbacks that the configured function returns; on the leader."""
 
     def __init__(self, config: JobConfig, model: Any) -> None:
-        """Has the function make them, and gives them a model.
-
-        Args:
-            model: A copy of what is trained.
+        """Makes the callbacks, and gives them a copy of the trained model.
 
         Raises:
-            ModelContractError: it returns something else, or what would not be called or not be heeded.
+            ModelContractError: the function returns no callbacks, or some that would not be called or not take effect.
         """
         callbacks = load_named(config, _KEY)(dict(config.params))
         if not isinstance(callbacks, (list, tuple)):
@@ -52,18 +49,18 @@ class UserCallbacks:
             callback.on_train_begin()
 
     def begun(self, epoch: int) -> None:
-        """Tells them that an epoch begins."""
+        """Calls `on_epoch_begin`."""
         for callback in self._callbacks:
             callback.on_epoch_begin(epoch)
 
     def ended(self, epoch: int, logs: Mapping[str, float]) -> bool:
-        """Tells them of an epoch, each in a dict of its own; returns whether one of them ends the training."""
+        """Calls `on_epoch_end`, each with a dict of its own; returns whether one of them ends the training."""
         for callback in self._callbacks:
             callback.on_epoch_end(epoch, dict(logs))
         return bool(self._model.stop_training)
 
     def end(self, logs: Mapping[str, float]) -> None:
-        """Tells them that the training is over."""
+        """Calls `on_train_end`."""
         for callback in self._callbacks:
             callback.on_train_end(dict(logs))
 
@@ -72,15 +69,15 @@ def _check(callback: Any) -> None:
     name, mro = type(callback).__name__, type(callback).__mro__
     base = next((c for c in mro if c.__name__ == "Callback" and c.__module__.startswith(("keras.", "tf_keras."))), None)
     if base is None:
-        raise ModelContractError(f"{_KEY}: {name} is no Keras callback")
+        raise ModelContractError(f"{_KEY}: {name} is not a Keras callback")
     for cls in mro:
         if cls.__name__ in _INSTEAD:
-            raise ModelContractError(f"{_KEY}: {name} changes what is trained; have instead: {_INSTEAD[cls.__name__]}")
+            raise ModelContractError(f"{_KEY}: {name} changes the training; use instead: {_INSTEAD[cls.__name__]}")
     if getattr(callback, "restore_best_weights", False):
-        raise ModelContractError(f"{_KEY}: {name} restores the best weights; have instead: train.keep: best")
+        raise ModelContractError(f"{_KEY}: {name} restores the best weights; use instead: train.keep: best")
     for method in _NEVER_CALLED:
         own = getattr(callback, method)
         if getattr(own, "__func__", own) is not getattr(base, method):
             raise ModelContractError(
-                f"{_KEY}: {name} has {method}, which is never called: callbacks are told of epochs alone"
+                f"{_KEY}: {name} has {method}, which is never called: callbacks are called for epochs only"
             )

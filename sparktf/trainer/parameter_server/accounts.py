@@ -1,4 +1,4 @@
-"""What an epoch's training begins with, and what the driver is told of its end."""
+"""The rows that an epoch begins with, and the report of its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparktf.wire.trainer_spec import Training
 
 
 def rows_to_train(place: Place, epoch: int) -> Callable[[], int | None]:
-    """Returns what says how many rows of an epoch are left when an attempt begins with it; see `AskedRows`."""
+    """Returns a function that counts the rows of an epoch that are left when this attempt begins; see `AskedRows`."""
     spec, restore = place.spec, place.spec.restore
     before = restore.cursor.rows if restore is not None and restore.cursor.epoch == epoch else 0
     if Stream.TRAIN in spec.staged:
@@ -26,12 +26,7 @@ def rows_to_train(place: Place, epoch: int) -> Callable[[], int | None]:
 
 
 def epoch_done(spec: Training, at: Position, rows_aside: int, dropped: int = 0) -> EpochDone:
-    """Returns what has become of an epoch that has ended.
-
-    Args:
-        rows_aside: Rows of it that were left out in this attempt.
-        dropped: Gradients that came too late for their update.
-    """
+    """Returns the report of an epoch that has ended; `dropped` gradients came too late for their update."""
     return EpochDone(
         **spec.sender,
         epoch=at.epoch,
@@ -45,17 +40,13 @@ def epoch_done(spec: Training, at: Position, rows_aside: int, dropped: int = 0) 
 
 
 class AskedRows:
-    """How many rows of an epoch there are where Spark feeds them: nobody knows before it has.
+    """Counts the rows of an epoch that Spark feeds, which is known only once Spark has computed them all.
 
-    Asks the driver until it knows, beside the training, which does not wait for it.
+    A thread asks the driver until it knows, so that training does not wait.
     """
 
     def __init__(self, place: Place, epoch: int, before: int) -> None:
-        """Begins to ask.
-
-        Args:
-            before: Rows of the epoch that were trained before this attempt.
-        """
+        """Begins to ask; `before` rows were trained before this attempt."""
         self._place = place
         self._span = Span(attempt=place.spec.attempt, stream=Stream.TRAIN, epoch=epoch)
         self._before = before
@@ -64,7 +55,7 @@ class AskedRows:
         threading.Thread(target=self._run, name="epoch-rows", daemon=True).start()
 
     def left(self) -> int | None:
-        """Returns how many are left when this attempt begins with the epoch, None while nobody knows.
+        """Returns the rows left when this attempt begins with the epoch; None while that is unknown.
 
         Raises:
             ControlError: the driver could not be asked.

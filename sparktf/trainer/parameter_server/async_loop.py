@@ -1,4 +1,4 @@
-"""The asynchronous training loop of the coordinator: it does what `dispatch` decides, and takes what comes back."""
+"""The coordinator's asynchronous training loop: carries out the decisions of `dispatch`, and processes results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sparktf.trainer.parameter_server.dispatch import (
     IN_FLIGHT,
     Abandon,
     Await,
-    Course,
     DispatchDecision,
     End,
+    EpochState,
     Pace,
     Rest,
     SaveNow,
@@ -30,25 +30,20 @@ from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.wire.control import WorkerPlace
 
 if TYPE_CHECKING:  # the loop itself is played without TensorFlow
-    from sparktf.trainer.parameter_server.fetching import Result
+    from sparktf.trainer.parameter_server.fetching import ExecutionResult
 
 MANY = 1 << 62
 """More rows than there are."""
 
 CountRows = Callable[[], int | None]
-"""How many rows there are; None while nobody knows."""
+"""Returns a number of rows; None while it is unknown."""
 
 _LOOK_S = 0.1
-"""The loop looks so often who the workers are, and whether a checkpoint is wanted."""
+"""Interval at which the loop looks for new workers and for a wish to save."""
 
 
 class AsyncLoopSettings(NamedTuple):
-    """Sizes of the loop.
-
-    Attributes:
-        batch_size: Rows of an update, which one worker makes.
-        steps_per_call: Updates of one execution at most.
-    """
+    """Sizes of the loop: rows of an update, and the most updates of an execution."""
 
     batch_size: int
     steps_per_call: int
@@ -56,64 +51,64 @@ class AsyncLoopSettings(NamedTuple):
 
 
 class Surroundings(Protocol):
-    """What the loop needs of the coordinator."""
+    """The loop's interface to the coordinator."""
 
     def workers(self) -> dict[NodeId, WorkerPlace]:
-        """Returns who the workers are now."""
+        """Returns the current workers."""
 
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
-        """Has any of them make updates."""
+        """Sends an execution of at most `updates` updates to any worker."""
 
-    def next(self, wait_s: float) -> Result | None:
-        """Returns what has come back next, None where nothing comes for so long."""
+    def next(self, wait_s: float) -> ExecutionResult | None:
+        """Returns the next result; None if none comes in time."""
 
     def broken_off(self) -> Counter[tuple[NodeId, int]]:
-        """Returns how many executions have broken off so far on each worker, by its node and incarnation."""
+        """Returns the number of broken-off executions of each worker, by node and incarnation."""
 
     def steps_made(self) -> int:
-        """Returns how many updates the optimizer has counted in the whole run."""
+        """Returns the updates that the optimizer has counted in the whole run."""
 
     def take_save_wish(self) -> bool:
-        """Returns whether a checkpoint was wished for since the last call, whatever the step."""
+        """Returns whether a checkpoint was asked for since the last call, apart from steps."""
 
     def steps_to_save(self, step: int) -> int | None:
-        """Returns the updates until the next checkpoint that is due by steps, None where there is no such rule."""
+        """Returns the updates until a checkpoint is due by steps; None for no such rule."""
 
     def is_time_up(self, step: int) -> bool:
-        """Whether nothing more is trained after so many updates."""
+        """Whether training ends at this step."""
 
     def save(self, position: Position, done: Done) -> None:
         """Writes a checkpoint."""
 
     def trained(self, position: Position) -> None:
-        """Is told when updates were made."""
+        """Called when updates were made."""
 
 
 class SharedUpdates(Protocol):
-    """What the loop needs where workers make updates together: `Aggregation`."""
+    """The loop's interface to aggregated updates: see `Aggregation`."""
 
     @property
     def steps(self) -> int:
-        """Updates that were made in this attempt."""
+        """Updates made in this attempt."""
 
     def begin_epoch(self) -> None:
-        """Is told before an epoch."""
+        """Called before an epoch."""
 
     def open(self, updates: int | None) -> None:
-        """Has workers make updates, so many at most."""
+        """Lets workers make at most this many updates."""
 
     def close(self) -> None:
-        """Has nobody make updates any more; waits for the one that is under way."""
+        """Begins no further update; waits for the one in progress."""
 
     def succeed(self, incarnations: Mapping[NodeId, int]) -> None:
-        """Is told who the workers are now."""
+        """Takes the current incarnations of the workers."""
 
 
 class AsyncLoop:
     """Trains epochs; the caller owns model and checkpoints.
 
     Attributes:
-        position: Where the training is; nobody else changes it.
+        position: The training position, changed by this loop only.
     """
 
     def __init__(
@@ -125,14 +120,7 @@ class AsyncLoop:
         position: Position,
         together: SharedUpdates | None = None,
     ) -> None:
-        """Sends nothing out yet.
-
-        Args:
-            tally: Of what the workers have trained.
-            telling: Tells the driver.
-            position: Where it begins.
-            together: How workers make an update together; None where each makes its own.
-        """
+        """Sends nothing yet; `together` is None if each worker makes updates of its own."""
         self.position = position
         self._together = together
         self._step_before = position.step
@@ -155,7 +143,7 @@ class AsyncLoop:
         self._rests_since: float | None = None
 
     def begin_epoch(self) -> int | None:
-        """Goes on to the epoch that is next; returns which it is, None where nothing is left to train."""
+        """Begins the next epoch; returns its number, None if training is complete."""
         epoch = self._settings.extent.epoch_after(self.position)
         if epoch is not None:
             self.position = self.position.begun(epoch)
@@ -163,18 +151,14 @@ class AsyncLoop:
         return epoch
 
     def run_epoch(self, rows: CountRows) -> None:
-        """Trains what is left of the epoch; see `begin`."""
+        """Trains the rest of the epoch; see `begin`."""
         self.begin(rows)
         while not isinstance(step := self.decide(), End):
             self.do(step)
         self.end()
 
     def begin(self, rows: CountRows) -> None:
-        """Begins to train, step by step as `decide` says.
-
-        Args:
-            rows: What is left of the epoch; it is asked all the time.
-        """
+        """Begins to train the rest of the epoch; the caller then repeats `decide` and `do`."""
         self._rows = rows
         self._first, self._broken_before = self._number, self._around.broken_off()
         self._tempo.begin(time.monotonic())
@@ -183,14 +167,14 @@ class AsyncLoop:
         self._open()
 
     def end(self) -> None:
-        """Ends the epoch, or what is trained of it; nothing is under way any more."""
+        """Ends the epoch, complete or not; call it when nothing is in flight."""
         self._close()
         self._settle()
-        self._save_asked = False  # the end of an epoch is saved, wished for or not
+        self._save_asked = False  # the end of an epoch is saved anyway
         self.position = self.position.ended(complete=self.left <= 0)
 
     def drain(self) -> None:
-        """Waits for what is under way, for as long as before a checkpoint, and sends nothing out."""
+        """Waits for the executions in flight, as before a checkpoint, and sends nothing."""
         self._save_asked = True
         while not isinstance(step := self.decide(), SaveNow | End):
             self.do(step)
@@ -200,7 +184,7 @@ class AsyncLoop:
 
     @property
     def done(self) -> Done:
-        """What is done of an epoch that a checkpoint at this position goes on with, in this attempt."""
+        """This attempt's part of the epoch that a checkpoint at this position continues."""
         if self.position.is_complete:
             return Done()
         tally = self._tally.of(self.position.epoch)
@@ -208,10 +192,10 @@ class AsyncLoop:
 
     @property
     def _in_doubt(self) -> int:
-        """Rows that may be in the weights, and that nobody has told of.
+        """Rows that may be in the weights without a receipt.
 
-        A worker hands the rows of an execution that broke off out again, and tells of them then. What a lost one had
-        does the driver count.
+        A worker hands out the rows of a broken-off execution again, and makes a receipt then. The driver counts those
+        of a lost worker.
         """
         replayed, rows = self._tally.of(self.position.epoch).replayed, self._settings.batch_size * self._largest
         broken = self._around.broken_off() - self._broken_before
@@ -222,12 +206,12 @@ class AsyncLoop:
 
     @property
     def rows_aside(self) -> int:
-        """Rows of the epoch that were left out in this attempt."""
+        """Rows of the epoch that were set aside in this attempt."""
         return self._tally.of(self.position.epoch).rows_aside
 
     @property
     def left(self) -> int:
-        """Rows of the epoch that nobody has told of yet; more than `MANY` while nobody knows."""
+        """Rows of the epoch without a receipt; more than `MANY` while their number is unknown."""
         rows = self._rows()
         return (2 * MANY if rows is None else rows) - self._tally.of(self.position.epoch).covered
 
@@ -236,14 +220,14 @@ class AsyncLoop:
         return None if self._next_save is None else self._next_save - self.position.step
 
     def decide(self) -> DispatchDecision:
-        """Returns what to do next."""
+        """Returns the next action."""
         self._follow_workers()
         self._save_asked = self._around.take_save_wish() or self._save_asked
         if self._together is not None:
             self.position = replace(self.position, step=self._step_before + self._together.steps)
         now_s, step = time.monotonic(), self.position.step
         rested_s = 0.0 if self._rests_since is None else now_s - max(self._rests_since, self._moved_s)
-        course = Course(
+        course = EpochState(
             rows_left=self.left,
             budgets=tuple(updates for updates, _ in self._under_way.values()),
             late=sum(self._late.values()),
@@ -258,7 +242,7 @@ class AsyncLoop:
         return decide(course, Pace(self._settings.batch_size, self._tempo.call_steps, drain_s))
 
     def do(self, step: DispatchDecision) -> None:
-        """Does what `decide` has returned."""
+        """Carries out an action that `decide` returned."""
         if isinstance(step, Rest):
             self._rests_since = self._rests_since or time.monotonic()
         elif not isinstance(step, Await):
@@ -280,7 +264,7 @@ class AsyncLoop:
                 self._open()
 
     def _open(self) -> None:
-        """Has workers make updates together, until the end or a checkpoint by steps."""
+        """Opens aggregation until the end or a checkpoint by steps."""
         if self._together is not None:
             limits = (self._settings.extent.steps_left(self.position.step), self._until_save)
             self._together.open(min((limit for limit in limits if limit is not None), default=None))
@@ -297,7 +281,7 @@ class AsyncLoop:
         self._around.send(self._number, self.position.epoch, updates, self._tally.acknowledged)
 
     def _receive(self) -> None:
-        """Takes what has come back, for which it waits a moment."""
+        """Waits a moment for results, and processes them."""
         self._take_all(_LOOK_S)
 
     def _take_all(self, wait_s: float) -> None:
@@ -306,7 +290,7 @@ class AsyncLoop:
             self._take(result)
             result = self._around.next(0.0)
 
-    def _take(self, result: Result) -> None:
+    def _take(self, result: ExecutionResult) -> None:
         self._moved_s = time.monotonic()
         self._late.pop(result.number, None)
         _, sent_s = self._under_way.pop(result.number, (0, self._moved_s))
@@ -317,7 +301,7 @@ class AsyncLoop:
         if loss is None:
             return
         rows = self._tally.of(self.position.epoch).rows
-        # What they have made together, they cannot tell by themselves.
+        # Aggregated updates are counted by the coordinator: a worker does not know of them.
         step = self.position.step + (0 if self._together else steps)
         trained = sum(receipt.rows for receipt in receipts)
         self.position = replace(self.position, step=step, rows=rows).learned(loss, trained)
@@ -331,7 +315,7 @@ class AsyncLoop:
         self._tempo.begin(time.monotonic())
 
     def _settle(self) -> None:
-        """Brings everybody to one state: the optimizer has counted what was made twice, too, and the driver knows."""
+        """Reports everything to the driver, and takes the optimizer's count, which includes updates made twice."""
         self._telling.flush()
         self.position = replace(self.position, step=self._around.steps_made())
 
@@ -344,7 +328,7 @@ class AsyncLoop:
         self._workers = sum(bool(place.address) for place in workers.values())
         incarnations = {node: place.incarnation for node, place in workers.items()}
         if incarnations != self._incarnations:
-            self._take_all(0.0)  # what has come of a lost one before counts: nobody is to train it again
+            self._take_all(0.0)  # results of a lost worker that came before its successor count
             if self._together is not None:
                 self._together.succeed(incarnations)
             self._telling.close(self._tally.succeed(incarnations))
@@ -352,11 +336,11 @@ class AsyncLoop:
 
 
 class Tempo:
-    """How large executions are, by how fast the workers are.
+    """Adapts the size of executions to the speed of the workers.
 
     Attributes:
         call_steps: Updates of one execution.
-        slowest_s: About how long the slowest ones take until they are back.
+        slowest_s: Approximate time until the slowest ones are back.
     """
 
     def __init__(self, most: int) -> None:
@@ -372,12 +356,12 @@ class Tempo:
         self._since_s = now_s
 
     def add(self, steps: int, now_s: float, *, took_s: float, workers: int) -> None:
-        """Notes that an execution is back, with so many updates."""
+        """Notes that an execution is back, and its updates."""
         self._back += 1
         self._steps += steps
         self.slowest_s = max(0.9 * self.slowest_s, took_s)
         seconds = now_s - self._since_s
-        # The small ones of the beginning are back in a fraction of that: workers would have little to do meanwhile.
+        # The first, small executions are back much sooner than `call_s`: workers would idle until then.
         if seconds >= KNOBS.call_s or self._back >= IN_FLIGHT * max(workers, 1):
             self.call_steps = next_call_steps(
                 self.call_steps, self._most, steps=self._steps, seconds=seconds, workers=workers, call_s=KNOBS.call_s

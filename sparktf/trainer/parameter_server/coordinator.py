@@ -1,4 +1,4 @@
-"""The life of the coordinator: model and plain copy, epochs through the loop, checkpoints, and what becomes of it."""
+"""The coordinator: connects to the cluster, and trains a Keras model or runs a hand-written loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparktf.trainer.node.model_run import ModelRun
 from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Done, Position
-from sparktf.trainer.node.report import say
+from sparktf.trainer.node.report import log_line
 from sparktf.trainer.node.saving import Saves
 from sparktf.trainer.parameter_server.accounts import epoch_done, rows_to_train
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings
@@ -30,7 +30,7 @@ from sparktf.trainer.parameter_server.checkpoint.plain_copy import CommittedCopy
 from sparktf.trainer.parameter_server.checkpoint.servers import Servers
 from sparktf.trainer.parameter_server.coordinator_node import CoordinatorNode
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT
-from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.fetching import ExecutionResult, Executions
 from sparktf.trainer.parameter_server.membership.connect import Connection, connect
 from sparktf.trainer.parameter_server.meter import ProcessMeter
 from sparktf.trainer.parameter_server.sampling import Sampling
@@ -45,9 +45,9 @@ from sparktf.wire.control import Action, WorkerPlace
 
 
 def coordinate(place: Place) -> None:
-    """Trains as the specification says; it returns only by ending the process, or by an exception.
+    """Trains as specified; ends the process, or raises.
 
-    The connection comes before everything else, the user's module too: importing that may already touch TensorFlow.
+    Connect before anything else, even before importing the user's module, which may already touch TensorFlow.
     """
     tf.get_logger().setLevel("ERROR")
     connection = connect(place)
@@ -58,8 +58,8 @@ def coordinate(place: Place) -> None:
     if is_low_level(function):
         if place.spec.config.train.replicas_to_aggregate is not None:
             raise ModelContractError(
-                "train.replicas_to_aggregate is for what build(params, assets) returns, not for a train(node), whose "
-                "updates are its own: leave it out"
+                "train.replicas_to_aggregate applies to a model from build(params, assets), and train(node) makes its "
+                "own updates: leave the setting out"
             )
         CoordinatorNode(member, connection).run(function)
     else:
@@ -67,7 +67,7 @@ def coordinate(place: Place) -> None:
 
 
 class CoordinatedRun(ModelRun):
-    """See `ModelRun`: workers update a model on parameter servers. It is what its loop needs, too (`Surroundings`)."""
+    """See `ModelRun`: workers update a model on parameter servers. Also the loop's `Surroundings`."""
 
     def __init__(self, member: Member, connection: Connection, build: Callable[..., Any]) -> None:
         place = member.place
@@ -83,10 +83,10 @@ class CoordinatedRun(ModelRun):
                 cluster.strategy, model, batch_size=config.train.batch_size
             )
         for index, nbytes in enumerate(cluster.placement.nbytes):
-            say(f"sparktf: ps {index} holds {nbytes} bytes of variables")
+            log_line(f"sparktf: ps {index} holds {nbytes} bytes of variables")
         for text in on_large_tables(model.model):
             place.warn(text)
-        trains = config.train.init_optimizer  # who begins with an optimizer's state is begun from, too
+        trains = config.train.init_optimizer  # later runs then begin with this one's optimizer state, too
         plain = partial(UserModel, build, config, spec.assets, spec.feed, trains=trains)
         copy = CommittedCopy(place, member.saves, model, plain, trains=trains)
         servers = Servers(len(spec.cluster.ps))
@@ -125,63 +125,53 @@ class CoordinatedRun(ModelRun):
         return self._loop.done
 
     def _dropped_since_told(self) -> int:
-        """Returns the gradients that were computed for nothing since the epoch before."""
+        """Returns the number of gradients dropped since the previous epoch."""
         told, self._dropped = self._dropped, self._together.dropped if self._together is not None else 0
         return self._dropped - told
 
     def _trace_plain(self, closure: Closure) -> Any:
-        # TFE_ContextAddFunction keeps Python's lock, and does not return while the host of a worker is cut off that
-        # executes: no heartbeat leaves this process then, and the driver gives it time; see `Losses.may_hold_up`.
+        # TFE_ContextAddFunction holds the GIL, and does not return while the host of a busy worker is cut off: this
+        # process sends no heartbeat then, and the driver allows for it; see `Losses.may_hold_up`.
         with self._succession.sending:
             return closure.plain()
 
-    # ---- what the loop needs ----
+    # ---- Surroundings ----
 
     def workers(self) -> dict[NodeId, WorkerPlace]:
-        """See `Surroundings`."""
         return self._member.place.workers_now()
 
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
-        """See `Surroundings`."""
         function = self._closure.function
         if self._sampling is not None:
             incarnations = tuple(place.incarnation for place in self.workers().values())
             function = self._sampling.choose(number, incarnations)
         self._executions.send(number, function, (asked_for(epoch, updates, acknowledged),))
 
-    def next(self, wait_s: float) -> Result | None:
-        """See `Surroundings`."""
+    def next(self, wait_s: float) -> ExecutionResult | None:
         return self._executions.next(wait_s)
 
     def broken_off(self) -> Counter[tuple[NodeId, int]]:
-        """See `Surroundings`."""
         return self._succession.broken_off
 
     def steps_made(self) -> int:
-        """See `Surroundings`."""
         return self._counted() - self._counted_before
 
     def _counted(self) -> int:
-        """Returns the updates that the optimizer has counted, those of the run that it began from among them."""
+        """Returns the updates that the optimizer has counted, including those of the run it began from."""
         return int(self._model.optimizer.iterations.numpy())
 
     def take_save_wish(self) -> bool:
-        """See `Surroundings`."""
         return self._member.saves.take_wish()
 
     def steps_to_save(self, step: int) -> int | None:
-        """See `Surroundings`."""
         return self._member.saves.steps_left(step)
 
     def is_time_up(self, step: int) -> bool:
-        """See `Surroundings`."""
         return self._epoch_end.is_time_up(step)
 
     def save(self, position: Position, done: Done) -> None:
-        """See `Surroundings`."""
         self._member.save(position, done)
 
     def trained(self, position: Position) -> None:
-        """See `Surroundings`."""
         self._member.place.enter("training")
         self._member.output.loss(position)

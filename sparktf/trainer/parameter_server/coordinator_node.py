@@ -1,4 +1,4 @@
-"""The low-level contract on the coordinator: `train(node)`, whose functions workers run with rows of their own."""
+"""The low-level contract on the coordinator: `train(node)` schedules functions that workers run with their own rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class CoordinatorNode(LowLevelNode):
 
     @property
     def position(self) -> Position:
-        """Where the loop is, and the loss that it has told of."""
+        """The loop's position, with the loss that it reported."""
         return replace(self._loop.position, loss=self._loss)
 
     @property
@@ -56,13 +56,12 @@ class CoordinatorNode(LowLevelNode):
     def _leave_epoch(self) -> None:
         if not self.coordinator.has_sent:
             raise ModelError(
-                f"train(node) returned in epoch {self.position.epoch} without having scheduled anything: call "
+                f"train(node) returned in epoch {self.position.epoch} without scheduling a function: call "
                 "node.coordinator.schedule(function) until it returns False"
             )
         self._end_epoch(last=True)
 
     def restore(self, **trackables: Any) -> bool:
-        """See `sparktf.Node`."""
         objects = list(trackables.values())
         count_atomically(objects)
         for text in (text for model in models_in(objects) for text in on_large_tables(model)):
@@ -76,7 +75,6 @@ class CoordinatorNode(LowLevelNode):
         return restored
 
     def epochs(self) -> Iterator[int]:
-        """See `sparktf.Node`."""
         self._begin()
         while (epoch := self._loop.begin_epoch()) is not None:
             self._member.place.enter("training")
@@ -85,17 +83,13 @@ class CoordinatorNode(LowLevelNode):
             self._end_epoch()
 
     def _end_epoch(self, *, last: bool = False) -> None:
-        """Accounts for an epoch that the loop has left, and saves.
-
-        Args:
-            last: Nothing more is trained, whatever is left.
-        """
+        """Reports an epoch that the loop has left, and saves; after the `last` one nothing more is trained."""
         left = self.coordinator.close()
         at = self._loop.position
         if left and not last and not self._extent.is_exhausted(at.step):
             rows = f"{left} rows" if left < MANY else "rows"
             raise ModelError(
-                f"train(node) left {rows} of epoch {at.epoch} untrained, and went on: call "
+                f"train(node) left {rows} of epoch {at.epoch} untrained: call "
                 "node.coordinator.schedule(function) until it returns False; to stop early, leave the loop over "
                 "node.epochs()"
             )
@@ -104,24 +98,21 @@ class CoordinatorNode(LowLevelNode):
         self._member.save(at, self._loop.done, last=last)
 
     def dataset(self, stream: str = "train") -> Any:
-        """See `sparktf.Node`."""
         if Stream(stream) is Stream.TRAIN:
             raise ModelContractError(
-                "node.dataset('train') is not for a coordinator, which reads no training data: a function that "
-                "node.coordinator.schedule is given gets rows"
+                "node.dataset('train') is not available on a coordinator, which reads no training data: schedule a "
+                "function that takes rows, by node.coordinator.schedule"
             )
         return self._dataset(Stream(stream))
 
     def report(self, *, step: int, rows: int, loss: float | None = None) -> None:
-        """See `sparktf.Node`."""
         del rows
         if step > self.step:
-            raise ModelError(f"train(node) reported step {step}, and {self.step} updates are made: report node.step")
+            raise ModelError(f"train(node) reported step {step} after {self.step} updates: report node.step")
         self._loss = loss
         self._member.output.loss(self.position)
 
     def checkpoint(self) -> bool:
-        """See `sparktf.Node`."""
         saves = self._member.saves
         due = saves.take_wish() or saves.due_since_saved(self.step)
         if due:
@@ -130,7 +121,6 @@ class CoordinatorNode(LowLevelNode):
         return due
 
     def export(self, model: Any) -> None:
-        """See `sparktf.Node`."""
         self._member.output.export(local_copy(model, self._spec.feed))
 
 
@@ -140,7 +130,7 @@ def _weights(objects: Iterable[Any]) -> list[Any]:
 
 
 def local_copy(model: Any, spec: FeedSpec) -> UserModel:
-    """Returns a model whose variables are in this process: a copy, or itself if they are already.
+    """Returns the model if its variables are in this process, else a copy whose variables are.
 
     Raises:
         ModelContractError: Keras cannot copy it.
@@ -153,10 +143,10 @@ def local_copy(model: Any, spec: FeedSpec) -> UserModel:
         traced(lambda: copy.model(copy.layout.x(example(spec)), training=False))
     except (TypeError, ValueError, NotImplementedError) as error:
         raise ModelContractError(
-            f"node.export: Keras cannot copy the model from the parameter servers ({error}): export one that you have "
-            "made outside of node.strategy.scope() and given its weights"
+            f"node.export: Keras cannot copy the model from the parameter servers ({error}): make another model "
+            "outside of node.strategy.scope(), set its weights, and export that"
         ) from error
-    # One variable after the other: all of them twice may be too much.
+    # One variable at a time: two copies of all may not fit into memory.
     for target, source in zip(copy.model.weights, model.weights, strict=True):
         target.assign(source)
     return copy

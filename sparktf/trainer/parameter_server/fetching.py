@@ -1,4 +1,4 @@
-"""Executions on the workers: how they are sent out, and what comes back of them."""
+"""Sends executions to the workers, and fetches their results."""
 
 from __future__ import annotations
 
@@ -13,51 +13,46 @@ import tensorflow as tf
 from sparktf.knobs import KNOBS
 
 _PASSING = (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.InvalidArgumentError)
-"""What fetching raises of a worker that is gone, although its execution is made again elsewhere."""
+"""Errors of fetching from a lost worker, although its execution is run again elsewhere."""
 
 
-class Result(NamedTuple):
-    """What has come of one execution.
-
-    Attributes:
-        number: As it was sent out.
-        value: What the function has returned.
-    """
+class ExecutionResult(NamedTuple):
+    """The number of an execution, and the value that its function returned."""
 
     number: int
     value: Any
 
 
 class Executions:
-    """Sends out executions, and waits for each in a thread: none holds up those that end before it."""
+    """Sends executions, and waits for each in its own thread, so that none delays those that end before it."""
 
     def __init__(self, coordinator: Any, *, threads: int, patience_s: float) -> None:
         """Sends nothing yet.
 
         Args:
-            coordinator: TensorFlow's, of the workers.
-            threads: So many are under way at most.
-            patience_s: One may be made again and again for so long.
+            coordinator: TensorFlow's `ClusterCoordinator`.
+            threads: The most executions in flight.
+            patience_s: The longest time for which an execution is repeated.
         """
         self._coordinator = coordinator
         self._patience_s = patience_s
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="fetch")
-        self._came: queue.SimpleQueue[Result | BaseException] = queue.SimpleQueue()
+        self._came: queue.SimpleQueue[ExecutionResult | BaseException] = queue.SimpleQueue()
 
     def send(self, number: int, function: Any, arguments: tuple[Any, ...]) -> None:
-        """Has some worker execute a function.
+        """Schedules a function on any worker.
 
         Raises:
-            Exception: what an execution before has failed with, for good.
+            Exception: the final error of an earlier execution.
         """
         remote = self._coordinator.schedule(function, args=arguments)
         self._threads.submit(self._wait, number, remote)
 
-    def next(self, wait_s: float) -> Result | None:
-        """Returns what has come next, None where nothing comes for so long.
+    def next(self, wait_s: float) -> ExecutionResult | None:
+        """Returns the next result; None if none comes in time.
 
         Raises:
-            Exception: what an execution has failed with, for good.
+            Exception: the final error of an execution.
         """
         try:
             came = self._came.get(wait_s > 0, wait_s or None)
@@ -70,12 +65,12 @@ class Executions:
     def _wait(self, number: int, remote: Any) -> None:
         try:
             value = fetch(remote, self._coordinator.done, time.monotonic() + self._patience_s)
-            self._came.put(Result(number, value))
+            self._came.put(ExecutionResult(number, value))
         except BaseException as error:  # noqa: BLE001 - the end of a thread: `next` raises it where it is waited for
             self._came.put(error)
 
     def _cause(self, error: BaseException) -> BaseException:
-        """Returns what has failed; TensorFlow then cancels all other executions, and these may be heard of earlier."""
+        """Returns the root cause: TensorFlow cancels all other executions, and their errors may come first."""
         until_s = time.monotonic() + KNOBS.cancelled_s
         while isinstance(error, tf.errors.CancelledError) and (left_s := until_s - time.monotonic()) > 0:
             try:
@@ -87,15 +82,14 @@ class Executions:
 
 
 def fetch(remote: Any, raise_failure: Callable[[], object], until_s: float) -> Any:
-    """Returns the value of an execution, once it is here.
+    """Returns the value of an execution (a `RemoteValue`), waiting for it.
 
     Args:
-        remote: The `RemoteValue`.
-        raise_failure: Raises what the executions have failed with, if they have.
-        until_s: When it is given up, by the monotonic clock.
+        raise_failure: Raises the error of executions that have failed.
+        until_s: Deadline by the monotonic clock.
 
     Raises:
-        OpError: it could not be fetched until then, or some execution has failed for good.
+        OpError: the value could not be fetched in time, or an execution has failed for good.
     """
     while True:
         try:

@@ -1,4 +1,4 @@
-"""What a trainer's process uses, and what a worker's time goes into; heartbeats tell of it."""
+"""Measures a trainer process's use of resources and how a worker spends its time, for heartbeats."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _TCP_INFO_NBYTES = 256
 _ACKED_AND_RECEIVED = struct.Struct("@QQ")
 _ACKED_OFFSET = 120
-"""Of `tcpi_bytes_acked` in Linux's `struct tcp_info`; `tcpi_bytes_received` follows."""
+"""Offset of `tcpi_bytes_acked` in Linux's `struct tcp_info`; `tcpi_bytes_received` follows."""
 
 
 MOST_STALE = 1_000
-"""More counts as this."""
+"""Higher staleness counts as this."""
 
 
 class Traffic(NamedTuple):
-    """Bytes that have gone over a TCP connection, or several."""
+    """Bytes sent and received over TCP connections."""
 
     sent: int = 0
     received: int = 0
 
 
 class Connections:
-    """The TCP connections of this process, those that are closed by now among them, as they were last seen."""
+    """All TCP connections of this process; closed ones count as last seen."""
 
     def __init__(self) -> None:
         """Looks at nothing yet."""
@@ -48,7 +48,7 @@ class Connections:
         self._seen: dict[str, Traffic] = {}
 
     def look(self) -> Traffic:
-        """Returns what all of them have carried."""
+        """Returns the traffic of all of them."""
         with self._lock:
             for name in os.listdir("/proc/self/fd"):
                 with suppress(OSError):  # it has been closed meanwhile, or carries no TCP
@@ -58,7 +58,7 @@ class Connections:
 
 
 def _carried(fd: int) -> Traffic:
-    # Not a `socket` of Python's for it, which may change how it blocks: most are others', such as TensorFlow's.
+    # Not by a Python `socket` on it, which may change its blocking mode: most sockets belong to TensorFlow and others.
     told, size = ctypes.create_string_buffer(_TCP_INFO_NBYTES), ctypes.c_uint32(_TCP_INFO_NBYTES)
     if _LIBC.getsockopt(fd, socket.IPPROTO_TCP, socket.TCP_INFO, told, ctypes.byref(size)):
         raise OSError(ctypes.get_errno(), "no TCP connection")
@@ -66,21 +66,16 @@ def _carried(fd: int) -> Traffic:
 
 
 class ProcessMeter:
-    """Of one process, from the time it is made."""
+    """Measures this process from now on, with the working time of a worker."""
 
     def __init__(self, work: WorkMeter | None = None) -> None:
-        """Begins.
-
-        Args:
-            work: Of a worker.
-        """
         self._work = work
         self._connections = Connections()
         self._cores = len(os.sched_getaffinity(0))
         self._began_s = time.monotonic()
 
     def read(self) -> Usage:
-        """Returns what was used since; of processor time and bytes what was before, too."""
+        """Returns the usage since the start; processor time and bytes are of the whole process's life."""
         times = resource.getrusage(resource.RUSAGE_SELF)
         carried = self._connections.look()
         return Usage(
@@ -96,10 +91,10 @@ class ProcessMeter:
 
 
 class WorkMeter:
-    """What a worker's time goes into, and how stale its updates are; thread-safe.
+    """Measures how a worker spends its time, and the staleness of its updates; thread-safe.
 
     Attributes:
-        staleness: How many updates were so stale, of those that were measured.
+        staleness: Number of measured updates by their staleness.
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -115,12 +110,12 @@ class WorkMeter:
 
     @property
     def work(self) -> WorkTime:
-        """So far. Executions that did not measure their stages count as those that did have spent their time."""
+        """The times so far. Executions that were not measured are divided as those that were."""
         with self._lock:
             return self._work + divided(self._stages, self._stages.seconds + self._unmeasured_s)
 
     def ask(self, epoch: int) -> None:
-        """An execution asks for rows. What lies between two epochs is not counted."""
+        """Notes that an execution asks for rows. The time between two epochs is not counted."""
         with self._lock:
             waited_s = self._lap()
             if epoch == self._epoch:
@@ -128,22 +123,21 @@ class WorkMeter:
             self._epoch = epoch
 
     def take(self) -> None:
-        """It has been answered."""
+        """Notes that it got them."""
         with self._lock:
             self._add(rows_s=self._lap())
 
     def update(self, stages: Sequence[float], stale: Array) -> None:
-        """Its updates are made.
+        """Notes that its updates are made.
 
         Args:
-            stages: So many seconds they were reading, and computing, NaN where that was not measured; empty where
-                nobody can tell that.
-            stale: int64 [updates]: how stale each was; empty where that was not measured.
+            stages: Seconds of reading and of computing, NaN if not measured; empty if they cannot be told apart.
+            stale: int64 [updates]: the staleness of each; empty if not measured.
         """
         with self._lock:
             counts = Counter(self.staleness)
             counts.update(np.minimum(stale, MOST_STALE).tolist())
-            self.staleness = dict(counts)  # another one: heartbeats read them without a lock
+            self.staleness = dict(counts)  # a new dict, since heartbeats read it without a lock
             seconds = self._lap()
             if not stages:
                 self._add(function_s=seconds)
@@ -164,7 +158,7 @@ class WorkMeter:
 
 
 def divided(stages: WorkTime, seconds: float) -> WorkTime:
-    """Returns so many seconds, divided as those of `stages` are; all of them as a function's where these are none."""
+    """Divides seconds in the proportions of `stages`; without stages, all are the function's."""
     if not stages.seconds:
         return WorkTime(function_s=seconds)
     return WorkTime(**{name: seconds * each / stages.seconds for name, each in stages})

@@ -1,7 +1,7 @@
-"""Which executions measure where their time goes: enough of them for the figures, few enough to cost next to nothing.
+"""Chooses the executions that measure where their time goes: one in eight, which costs next to nothing.
 
-All do until there is time to trace the function that does not: a run that is over by then has its figures, and none
-begins later for it. Where tracing takes long, all do to the end.
+At first all measure, so that training need not wait for a second function to be traced, and a short run has figures
+too. If tracing takes long, all measure to the end.
 """
 
 from __future__ import annotations
@@ -11,34 +11,28 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 ONE_IN = 8
-"""Of so many executions one measures."""
 _GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it, without what is before the point, fall evenly between 0 and 1, and with no period: workers that
-take their turns have one that measures as often as each other."""
+"""The fractional parts of its multiples are even and have no period (a low-discrepancy sequence): workers that are
+given executions in turn are measured equally often."""
 _WORTH = 5
-"""Tracing is worth its time once training has gone on for so many times as long: it saves a small model a fifth."""
+"""Trace once training has taken this many times as long as tracing: the plain function saves a small model a fifth."""
 _LONG_S = 2.0
-"""A function that takes longer to trace is that of a large model, beside whose updates measuring is nothing."""
+"""A function that takes longer to trace belongs to a large model, whose updates dwarf the cost of measuring."""
 
 
 def is_measured(number: int, since_new: int, first: int) -> bool:
     """Whether an execution measures.
 
     Args:
-        number: Of the execution.
-        since_new: So many were sent out since some worker came.
-        first: So many are sent out at once: those after a worker came may be its first ones.
+        number: The execution's number.
+        since_new: Executions sent since the last worker joined.
+        first: Executions sent at once: those that follow a join may be the new worker's first.
     """
     return since_new < first or number * _GOLDEN % 1 < 1 / ONE_IN
 
 
 def is_worth_tracing(trained_s: float, traced_s: float) -> bool:
-    """Whether the other function is traced now.
-
-    Args:
-        trained_s: So long training has gone on.
-        traced_s: So long tracing took the first time.
-    """
+    """Whether to trace the plain function now, given the seconds of training so far and of the first tracing."""
     return traced_s <= _LONG_S and trained_s >= _WORTH * traced_s
 
 
@@ -58,8 +52,8 @@ class Sampling:
 
         Args:
             measured: The function that measures.
-            trace: Traces the one that does not.
-            traced_s: So long that took for the function that measures.
+            trace: Traces the plain one.
+            traced_s: Seconds that tracing `measured` took.
             first: As of `is_measured`.
         """
         self._measured = measured
@@ -73,12 +67,7 @@ class Sampling:
         self._new = 0
 
     def choose(self, number: int, workers: Hashable) -> Any:
-        """Returns the function of an execution.
-
-        Args:
-            number: Of the execution, one more each time.
-            workers: Who they are.
-        """
+        """Returns the function for the next execution; `workers` changes when a worker joins."""
         now_s = self._now_s()
         self._began_s = now_s if self._began_s is None else self._began_s
         if workers != self._workers:

@@ -1,4 +1,4 @@
-"""How a hand-written loop has its functions run: it says what, and the built-in loop's rules say when and how much."""
+"""Scheduling for hand-written loops: they give functions, and the built-in loop decides when and how much to run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.parameter_server.async_loop import AsyncLoop, AsyncLoopSettings, CountRows
 from sparktf.trainer.parameter_server.dispatch import IN_FLIGHT, End, Send
-from sparktf.trainer.parameter_server.fetching import Executions, Result
+from sparktf.trainer.parameter_server.fetching import ExecutionResult, Executions
 from sparktf.trainer.parameter_server.membership.connect import Connection
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
@@ -25,11 +25,11 @@ from sparktf.wire.control import WorkerPlace
 
 
 class Scheduling:
-    """Implements `sparktf.node.Coordinator`, and is what the loop needs (`Surroundings`).
+    """Implements `sparktf.node.Coordinator`, and the loop's `Surroundings`.
 
     Attributes:
-        loop: Says where the training is.
-        is_open: Whether there is an epoch to train.
+        loop: Has the training position.
+        is_open: Whether an epoch is in progress.
         has_sent: Whether any function was scheduled.
     """
 
@@ -51,23 +51,24 @@ class Scheduling:
         self.loop = AsyncLoop(settings, self, tally, Telling(place), Position.restored(spec.restore))
 
     def open(self, rows: CountRows) -> None:
-        """Begins to train what is left of an epoch."""
+        """Begins to train the rest of an epoch."""
         self.loop.begin(rows)
         self.is_open = True
 
     def close(self) -> int:
-        """Waits for what is under way and ends the epoch; returns how many rows of it are left."""
+        """Waits for executions in progress and ends the epoch; returns the rows of it that are left."""
         self.loop.drain()
         self.loop.end()
         self.is_open = False
         return self.loop.left
 
-    # ---- what the user calls ----
+    # ---- the user's calls ----
 
     def schedule(self, function: Callable[..., Any], args: Sequence[Any] = ()) -> bool:
-        """See `sparktf.node.Coordinator`."""
         if not self.is_open:
-            raise ModelError("node.coordinator.schedule is for an epoch's rows: call it in a loop over node.epochs()")
+            raise ModelError(
+                "node.coordinator.schedule was called outside of an epoch: call it in `for epoch in node.epochs()`"
+            )
         self._next = (self._function(function), tuple(tf.convert_to_tensor(arg) for arg in args))
         while not isinstance(step := self.loop.decide(), End):
             self.loop.do(step)
@@ -77,12 +78,10 @@ class Scheduling:
         return False
 
     def results(self) -> Iterator[Any]:
-        """See `sparktf.node.Coordinator`."""
         results, self._results = self._results, []
         return iter(results)
 
     def join(self) -> None:
-        """See `sparktf.node.Coordinator`."""
         self.loop.drain()
 
     def _function(self, function: Callable[..., Any]) -> Any:
@@ -91,19 +90,16 @@ class Scheduling:
             self._functions[function] = ScheduledFunction(function, spec.feed, spec.config.train.batch_size)
         return self._functions[function].traced
 
-    # ---- what the loop needs ----
+    # ---- Surroundings ----
 
     def workers(self) -> dict[NodeId, WorkerPlace]:
-        """See `Surroundings`."""
         return self._member.place.workers_now()
 
     def send(self, number: int, epoch: int, updates: int, acknowledged: Sequence[LastReceipt]) -> None:
-        """See `Surroundings`."""
         function, args = self._next
         self._executions.send(number, function, (asked_for(epoch, updates, acknowledged), *args))
 
-    def next(self, wait_s: float) -> Result | None:
-        """See `Surroundings`."""
+    def next(self, wait_s: float) -> ExecutionResult | None:
         result = self._executions.next(wait_s)
         if result is None:
             return None
@@ -113,15 +109,14 @@ class Scheduling:
         return result._replace(value=receipts)
 
     def broken_off(self) -> Counter[tuple[NodeId, int]]:
-        """See `Surroundings`."""
         return self._succession.broken_off
 
     def steps_made(self) -> int:
-        """See `Surroundings`. A loop may have any number of optimizers, or none: batches that are trained count."""
+        """See `Surroundings`. A loop may have any number of optimizers, so trained batches count."""
         return self.loop.position.step
 
     def take_save_wish(self) -> bool:
-        """See `Surroundings`. The user offers checkpoints."""
+        """See `Surroundings`. A hand-written loop saves by `node.checkpoint()`."""
         return False
 
     def steps_to_save(self, step: int) -> int | None:
@@ -138,7 +133,6 @@ class Scheduling:
         """See `Surroundings`. As above."""
 
     def trained(self, position: Position) -> None:
-        """See `Surroundings`."""
         del position
         self._member.place.enter("training")
 
@@ -155,17 +149,16 @@ class BatchesOfRows:
 
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def batch(self, number: Any) -> tuple[Any, ...]:
-        """See `sparktf.node.Rows`."""
         start = tf.cast(number, tf.int64) * self._batch_size
         return self._layout.batch(rows_of(self._rows, start, tf.minimum(start + self._batch_size, self.count)))
 
 
 class ScheduledFunction:
-    """A function of the user's, to be scheduled in place of it: it takes rows before, and marks them trained after.
+    """Wraps a user's function: takes rows before it, and marks them as trained after it.
 
     Attributes:
-        traced: Takes what is asked for (`packing.asked_for`) and the user's own arguments; returns receipts as JSON,
-            the number of rows, and what the user's function returns.
+        traced: Takes the result of `packing.asked_for` and the user's arguments; returns receipts as JSON, the number
+            of rows, and the user's result.
     """
 
     def __init__(self, function: Callable[..., Any], spec: FeedSpec, batch_size: int) -> None:
@@ -185,6 +178,6 @@ class ScheduledFunction:
 
 
 def _effects() -> Sequence[Any]:
-    """Returns all operations so far of the graph that is being made that do more than return something."""
+    """Returns all operations with side effects in the graph that is being recorded."""
     operations = tf.compat.v1.get_default_graph().get_operations()
     return [operation for operation in operations if operation.op_def is None or operation.op_def.is_stateful]

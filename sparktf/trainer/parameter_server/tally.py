@@ -1,4 +1,4 @@
-"""What the workers have trained, as far as the coordinator knows: the truth about each of them that is gone."""
+"""The coordinator's account of what workers have trained: for a lost worker it is what counts."""
 
 from __future__ import annotations
 
@@ -18,25 +18,20 @@ _RECEIPTS = TypeAdapter(tuple[Receipt, ...])
 
 
 class LastReceipt(NamedTuple):
-    """What has come from a worker.
-
-    Attributes:
-        incarnation: Who has its place.
-        number: Of the last receipt of that one; 0 while there is none.
-    """
+    """A worker's current incarnation, and the number of its last receipt; 0 for none."""
 
     incarnation: int = 0
     number: int = 0
 
 
 class EpochTally:
-    """What is trained of one epoch in this attempt.
+    """The training of one epoch in this attempt.
 
     Attributes:
         steps: Updates.
-        rows: Rows that went into them.
-        rows_aside: Rows that were left out because they fail a check.
-        covered: Rows that are done, both kinds.
+        rows: Rows in these updates.
+        rows_aside: Rows left out because they fail a check.
+        covered: Both kinds of rows.
         replayed: Rows that may have gone into two updates, by worker and incarnation.
     """
 
@@ -47,7 +42,7 @@ class EpochTally:
 
     @property
     def intervals(self) -> list[Interval]:
-        """What is done of the epoch's sequence.
+        """The intervals of the epoch sequence that are done.
 
         Raises:
             ValueError: a row was trained twice.
@@ -56,7 +51,7 @@ class EpochTally:
         return self._intervals
 
     def add(self, receipt: Receipt) -> None:
-        """Adds what a worker has trained."""
+        """Adds a worker's receipt."""
         self.steps += receipt.steps
         self.rows += receipt.rows
         self.rows_aside += receipt.rows_aside
@@ -66,7 +61,7 @@ class EpochTally:
 
 
 class Tally:
-    """Takes each receipt once."""
+    """Accepts each receipt once."""
 
     def __init__(self, workers: Iterable[NodeId]) -> None:
         """Begins with the first incarnation of each worker."""
@@ -75,22 +70,22 @@ class Tally:
 
     @property
     def acknowledged(self) -> list[LastReceipt]:
-        """What has come from each worker, in their order."""
+        """The last receipt of each worker, in their order."""
         return list(self._known.values())
 
     def of(self, epoch: int) -> EpochTally:
-        """Returns what is trained of an epoch."""
+        """Returns the tally of an epoch."""
         return self._epochs.setdefault(epoch, EpochTally())
 
     def forget_before(self, epoch: int) -> None:
-        """Drops what nobody asks for any more."""
+        """Drops earlier epochs."""
         self._epochs = {number: tally for number, tally in self._epochs.items() if number >= epoch}
 
     def take(self, answer: bytes) -> list[Receipt]:
-        """Takes the receipts of a worker's answer that are new, and returns them.
+        """Adds the receipts of a worker's answer that are new, and returns them.
 
         Raises:
-            LifecycleError: one before them is missing.
+            LifecycleError: an earlier receipt is missing.
         """
         return [receipt for receipt in _RECEIPTS.validate_json(zlib.decompress(answer)) if self._take(receipt)]
 
@@ -99,17 +94,13 @@ class Tally:
         if receipt.incarnation != known.incarnation or receipt.number <= known.number:
             return False
         if receipt.number != known.number + 1:
-            raise LifecycleError(f"{receipt.node} tells of {receipt.number}, and {known.number + 1} has not come")
+            raise LifecycleError(f"{receipt.node} sent receipt {receipt.number}, but {known.number + 1} is missing")
         self._known[receipt.node] = known._replace(number=receipt.number)
         self.of(receipt.epoch).add(receipt)
         return True
 
     def succeed(self, incarnations: Mapping[NodeId, int]) -> list[tuple[NodeId, int]]:
-        """Takes nothing more of incarnations that are lost; returns them.
-
-        Args:
-            incarnations: Who has the place of a worker now.
-        """
+        """Accepts nothing more from incarnations before the current ones; returns those that are lost."""
         lost = [
             (node, incarnation)
             for node, known in self._known.items()
@@ -120,6 +111,6 @@ class Tally:
 
 
 def loss_of(receipts: Sequence[Receipt]) -> float | None:
-    """Returns the mean loss over the rows of some receipts; None where they have none."""
+    """Returns the mean loss over the rows of some receipts; None if they have no rows."""
     rows = sum(receipt.rows for receipt in receipts)
     return sum(receipt.loss for receipt in receipts) / rows if rows else None

@@ -1,4 +1,4 @@
-"""How the driver learns of what the workers have trained: beside the training, which does not wait for it."""
+"""Reports the workers' receipts to the driver in a thread, so that training does not wait for it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sparktf.wire.leasing import Closed, Fetched, Receipt
 
 
 class Telling:
-    """Tells of receipts in the order in which they are added, some at a time."""
+    """Reports receipts in the order in which they are added, several at a time."""
 
     def __init__(self, place: Place) -> None:
-        """Starts to tell."""
+        """Starts the thread."""
         self._place = place
         self._changed = threading.Condition()
         # What follows is shared with the thread, under the condition's lock.
@@ -28,10 +28,10 @@ class Telling:
         threading.Thread(target=self._run, name="fetched", daemon=True).start()
 
     def add(self, receipts: Iterable[Receipt]) -> None:
-        """Tells of receipts soon.
+        """Reports receipts soon.
 
         Raises:
-            ControlError: the driver could not be told of those before.
+            ControlError: earlier ones could not be reported.
         """
         with self._changed:
             self._raise()
@@ -39,16 +39,16 @@ class Telling:
             self._changed.notify_all()
 
     def close(self, lost: Iterable[tuple[NodeId, int]]) -> None:
-        """Tells soon that nothing more counts of what incarnations of workers have trained."""
+        """Reports soon that these incarnations of workers are closed: no further receipt of theirs counts."""
         with self._changed:
             self._closed += [Closed(node=node, incarnation=incarnation) for node, incarnation in lost]
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Returns once the driver knows of everything.
+        """Waits until everything is reported.
 
         Raises:
-            ControlError: it could not be told.
+            ControlError: the driver could not be reached.
         """
         with self._changed:
             self._hurry = True
@@ -65,7 +65,7 @@ class Telling:
         try:
             while True:
                 self._tell()
-        except Exception as error:  # noqa: BLE001 - the end of a thread: who waits for it raises it
+        except Exception as error:  # noqa: BLE001 - the end of a thread: `add` and `flush` raise it
             with self._changed:
                 self._error = error
                 self._changed.notify_all()

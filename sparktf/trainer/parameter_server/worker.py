@@ -1,7 +1,7 @@
-"""The life of a worker: its process runs what the coordinator sends, with rows that it reads itself.
+"""A worker under parameter servers: runs the coordinator's executions with rows that it reads itself.
 
-TensorFlow calls for rows from a thread of its own. What goes wrong there is raised by the main thread, so that the
-driver hears of it from the node it happened to; the coordinator only learns that there are no rows.
+TensorFlow asks for rows in its own threads. The main thread raises their errors, so that the driver hears of them from
+this node; the coordinator only learns that there are no rows.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from sparktf.trainer.parameter_server.update.packing import DONE, PART_DONE, PAU
 
 
 def work(place: Place) -> None:
-    """Serves rows until the order to stop, which ends the process, or until something fails.
+    """Serves rows until the order to stop, which ends the process, or until an error.
 
     Raises:
         DataError: a value or file is refused.
         StorageError: a file system failed.
-        ControlError: the driver leases no rows.
+        ControlError: the driver could not be asked for rows.
     """
     server = listen(place)
     source = Input(place)
@@ -45,7 +45,7 @@ def work(place: Place) -> None:
     place.enter("training")
     while not (failed := worker.failure(KNOBS.bad_rows_s)):
         source.flush()
-    del server  # until here, it must live
+    del server  # it must live until here
     raise failed
 
 
@@ -53,8 +53,8 @@ class Worker:
     """Answers the PyFuncs of `packing`.
 
     Attributes:
-        position: What this incarnation has trained.
-        meter: What its time goes into.
+        position: Progress of this incarnation.
+        meter: Measures its time.
     """
 
     def __init__(self, place: Place, source: Input) -> None:
@@ -67,7 +67,7 @@ class Worker:
         self._failures: queue.SimpleQueue[BaseException] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._feed: LeasedFeed | None = None
-        # TensorFlow holds them by weak references alone.
+        # TensorFlow holds them only by weak references.
         self._functions = {
             ROWS: self.rows,
             DONE: self.done,
@@ -78,11 +78,11 @@ class Worker:
         self._is_dry = False
 
     def register(self) -> None:
-        """Has TensorFlow call these functions of this object, wherever in this process a graph names them."""
+        """Registers this object's PyFuncs with TensorFlow, for any graph that runs in this process."""
         script_ops._py_funcs._funcs.update(self._functions)
 
     def failure(self, wait_s: float) -> BaseException | None:
-        """Returns what has failed, None where nothing does for so long."""
+        """Returns the first error; None if there is none in time."""
         try:
             return self._failures.get(timeout=wait_s)
         except queue.Empty:
@@ -92,8 +92,9 @@ class Worker:
         """Brings rows: `packing.ROWS`.
 
         Args:
-            epoch: int64, and so are the updates that are made of them at most.
-            acknowledged: int64 [workers, 2], for each its incarnation and the last of its receipts that are known.
+            epoch: int64.
+            updates: int64: the most updates to make of them.
+            acknowledged: int64 [workers, 2]: incarnation and last known receipt of each.
         """
         self.meter.ask(int(epoch))
         try:
@@ -108,35 +109,23 @@ class Worker:
         return [*flatten(self._spec.feed, taken.columns), np.int64(taken.rows), np.int64(taken.number)]
 
     def done(self, take: Any, sums: Array, stale: Array) -> bytes:
-        """Marks rows as trained, and answers the receipts that are not acknowledged: `packing.DONE`.
-
-        Args:
-            take: int64.
-            sums: float32 [3]: of the loss over its rows, and of the seconds of reading and of computing, or [1].
-            stale: int64 [updates]: how stale each was, if that was measured.
-        """
+        """Marks a take as trained, and returns the receipts that are not acknowledged: see `packing.DONE`."""
         loss, *stages = sums.tolist()
         self.meter.update(stages, stale)
         return self._done(int(take), None, loss)
 
     def part_done(self, take: Any, rows: Any, loss: Any) -> bytes:
-        """Marks the first rows of a take as trained, and the others as not: `packing.PART_DONE`.
-
-        Args:
-            take: int64.
-            rows: How many.
-            loss: Sum over them.
-        """
+        """Marks only the first rows of a take as trained: see `packing.PART_DONE`."""
         self.meter.update((), np.zeros(0, np.int64))
         return self._done(int(take), int(rows), float(loss))
 
     def who(self, take: Any) -> Array:
-        """Says who was asked for a take, whether there are rows, and for which one: `packing.WHO`."""
+        """Identifies this worker and the take: see `packing.WHO`."""
         node, has_rows = self._spec.node, bool(take) or not self._is_dry
         return np.array([node.index, self._spec.incarnation, has_rows, take], np.int64)
 
     def pause(self, tries: Any) -> Any:
-        """Waits, the longer the more often it has: `packing.PAUSE`."""
+        """Waits, longer with each try: see `packing.PAUSE`."""
         time.sleep(min(KNOBS.pause_s * 1.1 ** int(tries), KNOBS.take_wait_s))
         return np.int64(tries + 1)
 
@@ -154,12 +143,12 @@ class Worker:
         return self._none() if feed is None else feed.take(updates, KNOBS.take_wait_s)
 
     def _none(self) -> Take:
-        """Returns no rows, but not at once: the coordinator would ask again and again."""
+        """Returns no rows, but not at once, or the coordinator would ask in a busy loop."""
         time.sleep(KNOBS.take_wait_s)
         return Take(0, empty_columns(self._spec.feed.features), 0, drained=True, dry=True)
 
     def _feed_of(self, epoch: int) -> LeasedFeed | None:
-        """Returns the feed of an epoch, which begins when it is first asked for; None for one that is over."""
+        """Returns the feed of an epoch, opened when first asked for; None if the epoch is over."""
         with self._lock:
             if self._feed is not None and epoch > self._feed.epoch:
                 self._feed.close()

@@ -1,4 +1,4 @@
-"""Training of a compiled Keras model where all nodes make every update: the model, its plain copy, and the loop."""
+"""Synchronous training of a compiled Keras model."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The synchronous training loop of one node.
 
 All nodes run the same calls in the same order. Before each call into TensorFlow they agree, in one sum over the gang,
-on the rows of every update of the call; a sum of zero everywhere ends the epoch on all nodes at once. Whatever else
-must be decided alike (a checkpoint by time, the size of the next call) is said by the chief in the same sum.
+on the rows of every update of the call; if all sums are zero, the epoch ends on all nodes at once. Other decisions that
+must be alike everywhere (a checkpoint by time, the size of the next call) travel in the same sum.
 """
 
 from __future__ import annotations
@@ -22,22 +22,17 @@ from sparktf.trainer.sync.strategy import Collective
 
 
 class Feed(Protocol):
-    """What the loop needs of a feed."""
+    """The rows of an epoch; see `NodeFeed`."""
 
     def is_all(self, rows: int) -> bool:
-        """Whether so many rows are all that it has for the epoch."""
+        """Whether the feed has exactly this many rows for the epoch."""
 
     def next_rows(self, rows: int) -> Any:
-        """Returns so many rows, fewer only at the end of the epoch."""
+        """Returns the next rows, fewer than asked for only at the end of the epoch."""
 
 
 class LoopSettings(NamedTuple):
-    """Sizes of the loop, the same on every node.
-
-    Attributes:
-        node: This node's index among `nodes`.
-        devices: Replicas on each node.
-    """
+    """Sizes of the loop, the same on every node but for `node`, its index; `devices` are replicas of a node."""
 
     node: int
     nodes: int
@@ -48,11 +43,11 @@ class LoopSettings(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What a node asks for before a call; what one of them does, all do. It is asked for once, done or not.
+    """A node's wishes before a call: a wish of one node is done by all. Each is asked for once.
 
     Attributes:
-        save: A checkpoint, by time or on the driver's word.
-        end: That nothing more is trained.
+        save: A checkpoint by time, or by the driver's order.
+        end: The end of training.
     """
 
     save: bool
@@ -60,7 +55,7 @@ class Wish(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """What all nodes know after a sum over the gang."""
+    """The result of a sum over the gang, the same on all nodes."""
 
     totals: np.ndarray[Any, np.dtype[np.int32]]
     save: bool
@@ -72,7 +67,7 @@ class SyncLoop:
     """Trains epochs; the caller owns model, feed and checkpoints.
 
     Attributes:
-        position: Where the training is; nobody else changes it.
+        position: The training position, changed by this loop only.
     """
 
     def __init__(
@@ -91,9 +86,8 @@ class SyncLoop:
 
         Args:
             update: As `UpdateFunction.__call__`.
-            position: Where it begins.
-            steps_to_save: Updates left until a checkpoint is due by steps, the same on every node.
-            wish: What this node asks for after so many updates.
+            steps_to_save: Updates from a step until a checkpoint is due by steps, the same on every node.
+            wish: Returns this node's wishes at a step.
             on_call: Called after every call.
             save: Writes a checkpoint of the position.
         """
@@ -111,7 +105,7 @@ class SyncLoop:
         self.position = position
 
     def begin_epoch(self) -> int | None:
-        """Goes on to the epoch that is next; returns which it is, None where nothing is left to train."""
+        """Begins the next epoch; returns its number, None if training is complete."""
         epoch = self._settings.extent.epoch_after(self.position)
         if epoch is not None:
             self.position = self.position.begun(epoch)
@@ -119,7 +113,7 @@ class SyncLoop:
 
     def run_epoch(self, feed: Feed) -> None:
         """Trains on all rows of the feed, together with the other nodes on theirs."""
-        # What ends inside an epoch may leave rows, which may as well belong to nobody's update.
+        # A run that ends inside an epoch may leave rows over, or may have trained the last one just now.
         complete = self._train(feed) or self._is_dry(feed)
         self.position = self.position.ended(complete=complete)
 
@@ -129,7 +123,7 @@ class SyncLoop:
         return int(left[0]) == 0
 
     def _train(self, feed: Feed) -> bool:
-        """Trains until the epoch ends, or the run does; returns whether no node has rows to train."""
+        """Trains until the epoch or the run ends; returns whether no node has rows to train."""
         while not self._settings.extent.is_exhausted(self.position.step):
             columns = feed.next_rows(self._share * self._steps_of_call())
             rows = row_count(columns)
@@ -145,13 +139,13 @@ class SyncLoop:
         return False
 
     def _steps_of_call(self) -> int:
-        """Returns the updates of the next call: it ends where a checkpoint by steps is due, or at `max_steps`."""
+        """Returns the updates of the next call, which ends where a checkpoint by steps is due, or at `max_steps`."""
         step = self.position.step
         limits = [self._call_steps, self._steps_to_save(step), self._settings.extent.steps_left(step)]
         return min(limit for limit in limits if limit is not None)
 
     def _counts(self, rows: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """Returns this node's rows in each update of the call, int32 [steps_per_call]: full shares, a rest, zeros."""
+        """Returns this node's rows in each update of the call, int32 [steps_per_call]: full shares, rest, zeros."""
         ends = np.minimum(np.arange(1, self._settings.steps_per_call + 1) * self._share, rows)
         return np.diff(ends, prepend=0).astype(np.int32)
 
@@ -178,7 +172,7 @@ class SyncLoop:
         self._on_call()
 
     def _measure(self, steps: int, seconds: float) -> None:
-        """Proposes the size of a call from the time of this one; the first call traces, and says nothing."""
+        """Proposes the size of the next call by the time of this one, unless it was the first, which also traces."""
         self._calls += 1
         if self._calls > 1:
             wanted = int(KNOBS.call_s * steps / max(seconds, 1e-6))

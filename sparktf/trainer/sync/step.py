@@ -1,8 +1,22 @@
-"""Exact synchronous updates over uneven shards, many to one call into TensorFlow.
+"""Exact synchronous updates over uneven shards, many in one call into TensorFlow.
 
-An update's gradient is the mean over all of its rows, wherever they are: each replica contributes
-`gradient(mean loss of its rows) * its rows / all rows`, and a sum over the replicas makes it whole. A replica without
-rows contributes zeros and skips forward and backward; it still takes part in the sum, which none may leave out.
+Theory. Data parallelism is usually written as the mean over replicas of each replica's mean gradient. That equals the
+gradient of the whole batch only if all replicas have equally many rows. Here they may not, so the weights are given:
+with n_r rows on replica r and N = sum n_r,
+
+    gradient(mean loss of all rows) = sum over r of  gradient(mean loss of r's rows) * n_r / N
+
+which one all-reduce (SUM) makes whole. The update is what one process would make of the N rows, whatever their
+distribution: the last batch of an epoch, uneven shards, any number of workers. For this to hold:
+
+1. N is known to all before the call: the loop agrees on the counts of all updates in one sum over the gang (`loop`).
+2. A replica without rows contributes zeros and skips forward and backward, but takes part in the sum: a collective
+   hangs unless all take part, in the same order and with the same shapes.
+3. Sparse gradients keep their form: IndexedSlices are padded to one length, since TensorFlow's collectives keep the
+   shape of their first run and all-reduce slices by gathering. Made dense, a table's rows that no id asked for would
+   count as used by lazy optimizers and norms.
+4. No layer may mix the rows of a batch (synchronised BatchNorm), and losses must be means or sums over rows: `contract`
+   and `UserModel.check_losses` refuse others.
 """
 
 from __future__ import annotations
@@ -21,12 +35,12 @@ from sparktf.trainer.model.tracing import traced
 
 
 class _Place(NamedTuple):
-    """What the gradient of one variable, or of a whole ShardedEmbedding, looks like.
+    """The form of the gradient of a variable, or of a whole ShardedEmbedding.
 
     Attributes:
-        shape: Of the variable, or of the whole table.
-        length: Rows of a sparse gradient, at most.
-        filler: Index of rows that only pad: no row of a table, where those that get a gradient count as used.
+        shape: Shape of the variable or table.
+        length: The most rows of a sparse gradient.
+        filler: Index of padding rows: none of a table's, whose rows count as used once they get a gradient.
     """
 
     shape: tuple[int, ...]
@@ -41,8 +55,8 @@ class UpdateFunction:
         """Lets the model create its lazy variables; the updates are traced at the first call.
 
         Args:
-            first_replica: Position of this node's first replica among all that are in sync.
-            max_rows: The most rows that any replica, here or elsewhere, brings to an update.
+            first_replica: Position of this node's first replica among all in sync.
+            max_rows: The most rows that any replica of any node brings to an update.
 
         Raises:
             ModelContractError: the model cannot be trained exactly by several replicas.
@@ -71,7 +85,7 @@ class UpdateFunction:
         """Makes one update for each entry of `totals`.
 
         Args:
-            rows: This node's rows of all updates, one after the other, within an update replica after replica.
+            rows: This node's rows of all updates, in the order of updates, then of replicas.
             counts: int32 [updates, local replicas], rows of each replica in each update.
             totals: int32 [updates], rows of each update over all nodes, none zero.
 
@@ -127,7 +141,7 @@ class UpdateFunction:
         if self._replicas > 1:
             gradients = self._model.tables.joined(gradients)
         if self._ragged:
-            # Nobody knows how many slices a row has, to pad them to one length: see `_as_slices`.
+            # The number of slices of a ragged row is unknown, so they cannot be padded to one length: `_as_slices`.
             gradients = [
                 tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) and not of_table else g
                 for g, of_table in zip(gradients, self._model.tables.shard_places(), strict=True)
@@ -138,7 +152,7 @@ class UpdateFunction:
         if self._ragged and self._replicas > 1 and self._model.tables:
             name = next(feature.name for feature in self._model.spec.features if feature.ragged)
             raise ModelContractError(
-                f"model: a ShardedEmbedding beside ragged input '{name}' is trained by one replica alone: give "
+                f"model: a ShardedEmbedding beside the ragged input '{name}' can be trained by one replica only: set "
                 f"data.inputs.{name}.shape, pad and mask, or set cluster.workers and cluster.devices to 1"
             )
 
@@ -146,14 +160,15 @@ class UpdateFunction:
         tables = [place for place, is_shard in enumerate(self._model.tables.shard_places()) if is_shard]
         if self._uncounted.intersection(tables):
             raise ModelContractError(
-                "model: nobody knows how many rows of a ShardedEmbedding a row of data uses, so that one replica alone "
-                "trains it: give what it is called with a fixed shape, or set cluster.workers and cluster.devices to 1"
+                "model: a ShardedEmbedding is called with ids whose number for a row of data is unknown, and so can be "
+                "trained by one replica only: give the ids a fixed shape, or set cluster.workers and cluster.devices "
+                "to 1"
             )
 
     def _warm_up(self) -> None:
         """Calls the model in a replica, so that Keras makes its lazy loss and metric variables before the trace.
 
-        Along the way it checks the losses, and counts the rows of sparse gradients for one and for two rows of input.
+        Also checks the losses, and counts the rows of sparse gradients for one and for two rows of input.
         """
         counts = [self._sparse_rows(example(self._model.spec, n)) for n in (1, 2)]
         self._model.check_losses()
@@ -168,9 +183,9 @@ class UpdateFunction:
         ]
 
     def _sparse_rows(self, rows: Tensors) -> list[int | None]:
-        """Returns how many rows each gradient has that is sparse, of a table the ids that it is asked for; else 0.
+        """Returns the rows of each sparse gradient (for a table, the ids looked up), 0 for a dense one.
 
-        None where that is known only once it is computed.
+        None if the number is known only once it is computed.
         """
         self._ids.clear()
         _, gradients = self._weighted(rows, tf.constant(1.0))
@@ -187,7 +202,7 @@ class UpdateFunction:
         self._ids.setdefault(id(layer), []).append(flat.shape.num_elements())
 
     def _as_slices(self, parts: Any, place: _Place) -> Any:
-        """Puts a sparse gradient together, padded with zeros to one length for all replicas and updates.
+        """Makes IndexedSlices, padded with zeros to one length for all replicas and updates.
 
         A collective keeps the shape of its first run, and the all-reduce of IndexedSlices is a gather.
         """
@@ -201,7 +216,7 @@ class UpdateFunction:
         return tf.IndexedSlices(values, indices, dense_shape=tf.constant(shape, tf.int64))
 
     def _used(self, gradients: list[Any]) -> list[tuple[Any, _Place]]:
-        """Returns the gradients of what the loss uses, each with what it looks like."""
+        """Returns the gradients of variables that the loss uses, each with its form."""
         return [(g, place) for g, place in zip(gradients, self._places, strict=True) if g is not None]
 
 
@@ -211,9 +226,9 @@ def _sum(counts: Sequence[int | None]) -> int | None:
 
 
 def _as_tensors(gradient: Any) -> Any:
-    """Takes sparse gradients (of an Embedding) apart: IndexedSlices cannot leave a `tf.cond` beside dense zeros.
+    """Splits a sparse gradient into values and indices: IndexedSlices cannot leave a `tf.cond` beside dense zeros.
 
-    They stay sparse: a large table's gradient is never made dense, and norms count what one process would count.
+    It stays sparse: a large table's gradient is never made dense, and norms are those of a single process.
     """
     if isinstance(gradient, tf.IndexedSlices):
         return (tf.convert_to_tensor(gradient.values), tf.cast(gradient.indices, tf.int64))

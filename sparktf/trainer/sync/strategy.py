@@ -8,10 +8,10 @@ import tensorflow as tf
 
 
 def make_strategy(nodes: int, devices: int | None) -> Any:
-    """Returns the strategy for so many nodes; the multi-worker one reads TF_CONFIG and connects to its peers here.
+    """Returns the strategy for this many nodes; the multi-worker one reads TF_CONFIG and connects to its peers here.
 
     Args:
-        devices: Those of a node that is alone, each with a replica; None for one replica, wherever TensorFlow puts it.
+        devices: Replicas on a single node; None for one, on the device that TensorFlow chooses.
     """
     if nodes > 1:
         return tf.distribute.MultiWorkerMirroredStrategy()
@@ -21,7 +21,7 @@ def make_strategy(nodes: int, devices: int | None) -> Any:
 
 
 def _devices(count: int) -> list[str]:
-    """Returns the first `count` GPUs, or logical CPU devices where there are fewer GPUs."""
+    """Returns the first `count` GPUs, or logical CPU devices if there are fewer GPUs."""
     gpus = tf.config.list_logical_devices("GPU") if tf.config.list_physical_devices("GPU") else []
     if len(gpus) >= count:
         return [gpu.name for gpu in gpus[:count]]
@@ -31,12 +31,12 @@ def _devices(count: int) -> list[str]:
 
 
 class Collective:
-    """Sums over the workers of the gang, from ordinary Python: few and small, such as row counts or metric states."""
+    """Sums small arrays, such as row counts or metric states, over the workers of the gang."""
 
     def __init__(self, strategy: Any, workers: int) -> None:
         self._strategy = strategy
         self._distributed = workers > 1
-        # A trace for each shape, never a relaxed one: a collective keeps the shape of its first run.
+        # One trace for each shape, never a relaxed one: a collective keeps the shape of its first run.
         self._sum = tf.function(self._sum_over_workers, autograph=False)
 
     def sum(self, values: Any) -> Any:

@@ -19,7 +19,7 @@ class TrainerNode(LowLevelNode):
     """Implements `sparktf.Node` on a worker.
 
     Attributes:
-        position: Where the user's loop is; nobody else changes it.
+        position: Position of the user's loop, changed by this object only.
     """
 
     position = Position()
@@ -37,7 +37,6 @@ class TrainerNode(LowLevelNode):
 
     @property
     def step(self) -> int:
-        """See `sparktf.Node`."""
         return self.position.step
 
     @step.setter
@@ -46,8 +45,7 @@ class TrainerNode(LowLevelNode):
 
     @property
     def coordinator(self) -> NoReturn:
-        """See `sparktf.Node`."""
-        raise ModelContractError("node.coordinator is there under cluster.strategy: parameter_server alone")
+        raise ModelContractError("node.coordinator exists only under cluster.strategy: parameter_server")
 
     @property
     def _is_inside(self) -> bool:
@@ -57,7 +55,7 @@ class TrainerNode(LowLevelNode):
         at, complete = self.position, self._feed.is_all(self.position.rows)
         if not self._reports and not complete:
             raise ModelError(
-                f"train(node) returned in epoch {at.epoch} without having reported a row: call "
+                f"train(node) returned in epoch {at.epoch} without reporting a row: call "
                 "node.report(step=..., rows=...) for every batch of node.dataset()"
             )
         self.position = at.ended(complete=complete)
@@ -66,7 +64,6 @@ class TrainerNode(LowLevelNode):
         self._member.save(self.position, last=True)
 
     def restore(self, **trackables: Any) -> bool:
-        """See `sparktf.Node`."""
         keras = flavour_of(trackables.values())
         restored = self._member.saves.restore(LocalCheckpoint(**trackables), keras)
         self._restored = True
@@ -74,7 +71,6 @@ class TrainerNode(LowLevelNode):
         return restored
 
     def epochs(self) -> Iterator[int]:
-        """See `sparktf.Node`."""
         self._begin()
         while (epoch := self._extent.epoch_after(self.position)) is not None:
             self.position, self._epoch_step = self.position.begun(epoch), self.step
@@ -87,7 +83,7 @@ class TrainerNode(LowLevelNode):
                 rows, complete = self.position.rows, feed.is_all(self.position.rows)
                 if not complete and not self._extent.is_exhausted(self.step):
                     raise ModelError(
-                        f"train(node) reported {rows} of the {feed.rows} rows of its share of epoch {epoch}, and "
+                        f"train(node) reported {rows} of the {feed.rows} rows of its share of epoch {epoch} before it "
                         "went on: train and report every batch of node.dataset(); to stop early, leave the loop over "
                         "node.epochs()"
                     )
@@ -96,24 +92,20 @@ class TrainerNode(LowLevelNode):
             self._member.save(self.position)
 
     def dataset(self, stream: str = "train") -> Any:
-        """See `sparktf.Node`."""
         if Stream(stream) is Stream.TRAIN:
             return self._datasets.of(lambda: self._feed)
         return self._dataset(Stream(stream))
 
     def report(self, *, step: int, rows: int, loss: float | None = None) -> None:
-        """See `sparktf.Node`."""
         self.position = self.position.advanced(step=step, rows=rows, loss=loss)
         self._reports += 1
         self._member.place.enter("training")
 
     def checkpoint(self) -> bool:
-        """See `sparktf.Node`."""
         due = self._member.saves.due_at_step(self.step)
         if due:
             self._member.save(self.position)
         return due
 
     def export(self, model: Any) -> None:
-        """See `sparktf.Node`."""
         self._member.output.export(UserModel.wrap(model, self._member.place.spec.feed))

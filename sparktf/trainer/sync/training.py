@@ -1,4 +1,4 @@
-"""The two ways that a worker trains: a compiled Keras model in sparktf's loop, or a loop of the user's own."""
+"""The entry of a worker: trains a compiled Keras model, or runs a hand-written loop."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sparktf.trainer.sync.strategy import make_strategy
 from sparktf.trainer.sync.trainer_node import TrainerNode
 
 
-def train(place: Place, *, mirrored: bool) -> None:
-    """Trains as the specification says; it returns only by ending the process, or by an exception.
+def train_synchronously(place: Place, *, mirrored: bool) -> None:
+    """Trains as specified; ends the process, or raises.
 
-    The strategy comes before everything else, the user's module too: importing that may already touch TensorFlow.
+    Make the strategy before anything else, even before importing the user's module, which may already touch TensorFlow.
 
     Args:
-        mirrored: A node that is alone has a replica on each of its devices.
+        mirrored: A single node has a replica on each of its devices.
     """
     tf.get_logger().setLevel("ERROR")
     member = member_of(place, mirrored=mirrored)

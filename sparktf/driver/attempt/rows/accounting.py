@@ -49,7 +49,6 @@ class EpochReceipts:
     made: dict[NodeId, MadeByWorker] = field(default_factory=dict)
 
     def add(self, receipt: Receipt, rows: int) -> None:
-        """Notes one receipt of `rows` rows."""
         fed, trained, aside = self.counts
         self.counts = Counts(fed + rows, trained + receipt.rows, aside + receipt.rows_aside)
         self.replayed += receipt.replayed
@@ -80,7 +79,6 @@ class EpochAccount:
     receipts: EpochReceipts | None = None
 
     def add(self, report: EpochDone) -> None:
-        """Notes a node's report."""
         self.reports[report.node] = report
 
     @property
@@ -123,7 +121,6 @@ class EpochAccount:
 
     @property
     def is_reported(self) -> bool:
-        """Whether all nodes have reported it."""
         return len(self.reports) == self.nodes
 
     @property

@@ -41,7 +41,7 @@ class BlockLeases:
         self._fresh = Unleased(order.slices(todo), layout, batch_rows)
         self._returned = Unleased(order.slices([]), layout, batch_rows)
         self._todo = self._fresh.rows
-        self._held: dict[Lessee, HeldIntervals] = {}
+        self._held: dict[Lessee, LeasedIntervals] = {}
         self._done = 0
 
     @property
@@ -69,7 +69,7 @@ class BlockLeases:
         for pool in pools:
             pool.lease_elsewhere(wanted)
         found = joined_slices(wanted.found)
-        self._held.setdefault(lessee, HeldIntervals()).add(found)
+        self._held.setdefault(lessee, LeasedIntervals()).add(found)
         return found
 
     def fetched(self, lessee: Lessee, intervals: Sequence[Interval]) -> int:
@@ -78,7 +78,7 @@ class BlockLeases:
         Raises:
             RowAccountingError: it has not leased them, or told of them before.
         """
-        held, rows = self._held.get(lessee, HeldIntervals()), 0
+        held, rows = self._held.get(lessee, LeasedIntervals()), 0
         for start, stop in intervals:
             if not held.remove(start, stop):
                 raise RowAccountingError(f"{lessee} has trained rows [{start}, {stop}), which it has not leased")
@@ -88,13 +88,13 @@ class BlockLeases:
 
     def close(self, lessee: Lessee) -> int:
         """Takes back what an incarnation has leased and not trained; returns how many rows that are."""
-        intervals = merge(self._held.pop(lessee, HeldIntervals()).intervals)
+        intervals = merge(self._held.pop(lessee, LeasedIntervals()).intervals)
         if intervals:
             self._returned = self._returned.with_more(self._order.slices(intervals))
         return sum(stop - start for start, stop in intervals)
 
 
-class HeldIntervals:
+class LeasedIntervals:
     """Intervals that one incarnation has leased: few, since it leases as it goes."""
 
     def __init__(self) -> None:
@@ -103,7 +103,6 @@ class HeldIntervals:
 
     @property
     def intervals(self) -> list[Interval]:
-        """All of them, in order."""
         return list(zip(self._starts, self._stops, strict=True))
 
     def between(self, start: int, stop: int) -> list[Interval]:

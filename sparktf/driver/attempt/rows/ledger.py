@@ -16,7 +16,7 @@ Epoch = tuple[Stream, int]
 
 
 @dataclass(slots=True)
-class FeedPlace:
+class FeedAddress:
     """A node as feeders find it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Ledger:
 
     def __init__(
         self,
-        places: Mapping[NodeId, FeedPlace],
+        places: Mapping[NodeId, FeedAddress],
         clock: Callable[[], float],
         *,
         expected: Mapping[int, int],
@@ -141,11 +141,9 @@ class Ledger:
         self.moved_s = self._clock()
 
     def knows(self, stream: Stream, epoch: int) -> bool:
-        """Whether an epoch has begun."""
         return (stream, epoch) in self._books
 
     def open(self, stream: Stream, epoch: int) -> None:
-        """Begins an epoch that Spark feeds."""
         self._books[stream, epoch] = StreamBook()
 
     def book(self, stream: Stream, epoch: int) -> StreamBook:
@@ -298,11 +296,11 @@ class Ledger:
             raise RefusedError(f"epoch {span.epoch} of {span.stream} is not fed")
         return book
 
-    def _places_of(self, stream: Stream) -> Mapping[NodeId, FeedPlace]:
+    def _places_of(self, stream: Stream) -> Mapping[NodeId, FeedAddress]:
         takers = self._takers.get(stream, self._places)
         return {node: place for node, place in self._places.items() if node in takers}
 
-    def _nearest(self, book: StreamBook, message: LeaseRequest, places: Mapping[NodeId, FeedPlace]) -> NodeId | None:
+    def _nearest(self, book: StreamBook, message: LeaseRequest, places: Mapping[NodeId, FeedAddress]) -> NodeId | None:
         """Returns the node that gets a split; None where nobody takes rows now."""
         # What follows a lost one may take long before it trains: it must have begun to.
         places = {n: p for n, p in places.items() if p.data is not None and (n in book.begun or not p.follows)}

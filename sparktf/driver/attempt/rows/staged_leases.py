@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sparktf.driver.attempt.rows.leases import HeldIntervals, Lessee
+from sparktf.driver.attempt.rows.leases import LeasedIntervals, Lessee
 from sparktf.errors import RowAccountingError
 from sparktf.feed.channel.held import SPLIT_SPAN, within
 from sparktf.sequence import Interval, remaining
@@ -30,7 +30,7 @@ class StagedLeases:
         self.left = 0
         self._done = tuple(done)
         self._rows: dict[int, int] = {}
-        self._untrained = HeldIntervals()
+        self._untrained = LeasedIntervals()
 
     def add(self, split: int, rows: int) -> None:
         """Notes a split that is wholly with a worker; a retried feeder may seal it again."""

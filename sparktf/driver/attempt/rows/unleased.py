@@ -46,13 +46,11 @@ class Wanted:
     found: list[Slices] = field(default_factory=list)
 
     def add(self, found: Slices) -> None:
-        """Notes what was found."""
         rows = int(found.rows.sum())
         self.rows, self.most = self.rows - rows, self.most - rows
         self.found.append(found)
 
     def end(self) -> None:
-        """Wants nothing more."""
         self.rows = 0
 
 
@@ -98,7 +96,6 @@ class Unleased:
             self._take(int(self._left.argmax()), wanted, from_back=True)
 
     def with_more(self, slices: Slices) -> Unleased:
-        """Returns these and others."""
         rest = self._slices.take(np.flatnonzero(~self._taken))
         both = joined_slices([rest, slices])
         return Unleased(both.take(np.argsort(both.first_row)), self._layout, self._batch_rows)
@@ -174,6 +171,5 @@ class Unleased:
 
 
 def joined_slices(found: Iterable[Slices]) -> Slices:
-    """Returns slices one after the other."""
     none = Slices(*(np.empty(0, np.int64) for _ in Slices._fields))
     return Slices(*(np.concatenate(columns) for columns in zip(none, *found, strict=True)))

@@ -1,8 +1,8 @@
-"""A checkpoint of variables that parameter servers hold: each server writes and reads its own, on its own disk.
+"""Sharded checkpoints: each parameter server writes and reads its own variables, on its own disk.
 
-What comes of it is one ordinary TensorFlow checkpoint, an index and numbered data files. Servers upload the data files;
-the coordinator adds the index of all, made of theirs, and a data file with what no server holds. No value of a variable
-that a server holds passes through it.
+The result is one ordinary TensorFlow checkpoint, an index and numbered data files. Servers upload their data files; the
+coordinator adds a data file with its own state, and the index merged from all. No value of a server's variable passes
+through the coordinator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.objects import CheckpointEntry, entries_of
-from sparktf.trainer.parameter_server.checkpoint.parts import HeldVariable, parts_of
+from sparktf.trainer.parameter_server.checkpoint.parts import OwnedVariable, parts_of
 from sparktf.trainer.parameter_server.checkpoint.servers import Servers, server_of
 from sparktf.trainer.parameter_server.checkpoint.shard_orders import Upload
 from sparktf.trainer.parameter_server.checkpoint.shard_reading import ShardReader
@@ -25,14 +25,14 @@ from sparktf.wire.uploads import Uploaded
 
 
 class ShardedCheckpoint:
-    """See `Checkpoint`; of the coordinator."""
+    """See `Checkpoint`; on the coordinator."""
 
     def __init__(self, servers: Servers, weights: Iterable[Any], **trackables: Any) -> None:
-        """Takes the objects whose state it holds, by the names they have in it; all of their variables exist.
+        """Takes the objects to save, by name; all of their variables exist.
 
         Args:
-            weights: Variables that are also read without the others, but for those that are one number: an
-                optimizer has some without which no model is read.
+            weights: Variables that can be read without the others. Scalars are always among them: no model is read
+                without some of the optimizer's.
         """
         objects = tf.train.Checkpoint(**trackables)
         entries, graph = entries_of(objects)
@@ -46,20 +46,17 @@ class ShardedCheckpoint:
         self._reader = ShardReader(servers, objects, list(held.values()), own)
 
     def write(self, folder: Path) -> tuple[str, ...]:
-        """See `Checkpoint`."""
         return self._writer.write(folder)
 
     def upload(self, message: Uploaded) -> None:
-        """See `Checkpoint`."""
         self._servers.ask_all(Upload(step=message.step, epoch=message.epoch, keras=message.keras))
 
     def settle(self) -> str:
-        """See `Checkpoint`."""
         said = (f"ps {server}: {error}" for server, error in enumerate(self._servers.wait()) if error)
         return next(said, "")
 
     def restore(self, storage: Storage, source: Restore, work: Path) -> None:
-        """See `Checkpoint`. Each server fetches the files that have something of its variables."""
+        """See `Checkpoint`. Each server fetches the files with its variables."""
         self._reader.restore(storage, source, work)
 
 
@@ -67,9 +64,9 @@ def _server(entry: CheckpointEntry) -> int | None:
     return None if entry.variable is None else server_of(entry.variable)
 
 
-def _described(entry: CheckpointEntry, *, is_weight: bool) -> HeldVariable:
+def _described(entry: CheckpointEntry, *, is_weight: bool) -> OwnedVariable:
     variable: Any = entry.variable
-    return HeldVariable(
+    return OwnedVariable(
         key=entry.key,
         server=server_of(variable) or 0,
         family="weights" if is_weight or not variable.shape.rank else "slots",

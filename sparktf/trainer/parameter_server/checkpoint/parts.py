@@ -1,7 +1,7 @@
-"""How the variables that parameter servers hold become the data files of one ordinary TensorFlow checkpoint.
+"""Divides the parameter servers' variables into the data files of one ordinary TensorFlow checkpoint.
 
-A data file is a *part*: some variables whole, or rows of a large one, which would be copied if it was read whole once
-something was scattered into it. Which server has written a part plays no role when it is read.
+A data file is a *part*: several whole variables, or some rows of a large one. TensorFlow copies a variable that is read
+whole after a sparse update, hence the rows. Any server can read any part.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import NamedTuple
 from sparktf.sequence import Interval
 
 PART_NBYTES = 32 << 20
-"""So much memory a server needs beside its variables while it writes them."""
+"""Size of a part: the memory that a server needs for writing, beside its variables."""
 
 
-class HeldVariable(NamedTuple):
+class OwnedVariable(NamedTuple):
     """A variable that a parameter server holds.
 
     Attributes:
-        key: Its name in the checkpoint.
-        family: Only what is of one family shares a part, so that it can be read without the others.
+        key: Name in the checkpoint.
+        family: A part holds variables of one family only, so that it can be read without the others.
         itemsize: Bytes of a value.
     """
 
@@ -32,7 +32,7 @@ class HeldVariable(NamedTuple):
 
     @property
     def row_nbytes(self) -> int:
-        """Bytes of a row; of a scalar, which has none, bytes of all."""
+        """Bytes of a row, or of a scalar."""
         nbytes = self.itemsize
         for size in self.shape[1:]:
             nbytes *= size
@@ -44,12 +44,12 @@ class HeldVariable(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What one data file holds.
+    """The content of one data file.
 
     Attributes:
-        keys: Variables.
-        rows: Which rows of the only one; None for all that there is of them.
-        shape: Of the variable whose rows these are.
+        keys: Its variables.
+        rows: Rows of a single variable; None for whole variables.
+        shape: Shape of that variable.
     """
 
     server: int
@@ -59,10 +59,10 @@ class Part(NamedTuple):
     shape: tuple[int, ...] = ()
 
 
-def parts_of(variables: Sequence[HeldVariable], limit: int = PART_NBYTES) -> list[Part]:
-    """Returns the parts of a checkpoint: of each server's variables in their order, none larger than `limit`.
+def parts_of(variables: Sequence[OwnedVariable], limit: int = PART_NBYTES) -> list[Part]:
+    """Returns the parts of a checkpoint, of each server's variables in their order.
 
-    A single row that is larger is a part.
+    No part is larger than `limit`, unless it is a single row.
     """
     parts: list[Part] = []
     for server in sorted({variable.server for variable in variables}):
@@ -72,8 +72,8 @@ def parts_of(variables: Sequence[HeldVariable], limit: int = PART_NBYTES) -> lis
     return parts
 
 
-def _parts_of(held: Sequence[HeldVariable], limit: int) -> Iterator[Part]:
-    small: list[HeldVariable] = []
+def _parts_of(held: Sequence[OwnedVariable], limit: int) -> Iterator[Part]:
+    small: list[OwnedVariable] = []
     for variable in held:
         if variable.nbytes > limit and variable.shape:
             yield from _slices(variable, limit)
@@ -86,11 +86,11 @@ def _parts_of(held: Sequence[HeldVariable], limit: int) -> Iterator[Part]:
         yield _whole(small)
 
 
-def _whole(variables: Sequence[HeldVariable]) -> Part:
+def _whole(variables: Sequence[OwnedVariable]) -> Part:
     return Part(variables[0].server, tuple(v.key for v in variables), sum(v.nbytes for v in variables))
 
 
-def _slices(variable: HeldVariable, limit: int) -> Iterator[Part]:
+def _slices(variable: OwnedVariable, limit: int) -> Iterator[Part]:
     rows = variable.shape[0]
     step = max(limit // variable.row_nbytes, 1)
     for start in range(0, rows, step):
@@ -101,7 +101,7 @@ def _slices(variable: HeldVariable, limit: int) -> Iterator[Part]:
 
 
 def slice_spec(shape: Sequence[int], rows: Interval) -> str:
-    """Returns how TensorFlow names rows of a tensor: the shape of all, and of each axis start and length."""
+    """Returns TensorFlow's slice specification of rows: the whole shape, then start and length on each axis."""
     start, stop = rows
     extents = [(start, stop - start), *((0, size) for size in shape[1:])]
     return f"{' '.join(map(str, shape))} {':'.join(f'{first},{length}' for first, length in extents)}"

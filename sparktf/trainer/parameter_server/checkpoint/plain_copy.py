@@ -18,8 +18,7 @@ from sparktf.trainer.node.saving import Saves
 
 
 class CommittedCopy:
-    """See `PlainCopy`. It is made when it is first needed, and holds the model's variables alone, with averages
-    if there are any, or its state too."""
+    """See `PlainCopy`. It is made when first needed, of the model's variables and averages, or with its optimizer."""
 
     def __init__(
         self, place: Place, saves: Saves, source: UserModel, make: Callable[[], UserModel], *, trains: bool = False
@@ -27,9 +26,9 @@ class CommittedCopy:
         """Makes no copy yet.
 
         Args:
-            source: What is trained.
+            source: The model in training.
             make: Builds the same model in this process.
-            trains: Its optimizer has a state, which is copied too.
+            trains: Copy the optimizer's state, too.
         """
         self._place = place
         self._saves = saves
@@ -39,17 +38,15 @@ class CommittedCopy:
 
     @cached_property
     def model(self) -> UserModel:
-        """See `PlainCopy`."""
         return self._make()
 
     @cached_property
     def checkpoint(self) -> LocalCheckpoint:
-        """See `PlainCopy`."""
         optimizer = {"optimizer": self.model.optimizer} if self._trains or self.model.keeps_averages else {}
         return LocalCheckpoint(model=self.model.model, **optimizer)
 
     def update(self) -> None:
-        """See `PlainCopy`. One variable after the other: all of them twice may be too much."""
+        """See `PlainCopy`. One variable at a time: two copies of all may not fit into memory."""
         self._copy(self._source.model.weights, self.model.model.weights)
         if self._trains:
             self._copy(self._source.optimizer.variables, self.model.optimizer.variables)
@@ -63,9 +60,9 @@ class CommittedCopy:
             target.assign(source)
 
     def complete(self, *, best: bool) -> None:
-        """See `PlainCopy`. What was not committed is not published, whatever is exported."""
+        """See `PlainCopy`. Reads the last checkpoint, since only committed weights are published."""
         if best:
-            self._take_averages()  # a committed checkpoint has the weights that were trained
+            self._take_averages()  # a committed checkpoint has the trained weights, not their averages
             return
         self._place.enter("exporting")
         self._saves.wait()
@@ -81,7 +78,7 @@ class CommittedCopy:
         take_averages(self.model.model, self.model.model)
 
     def _committed(self, path: str) -> tuple[str, ...]:
-        """Returns the files of a checkpoint, for which it waits; none where it is not committed in time."""
+        """Waits for a checkpoint, and returns its files; none if it is not committed in time."""
         deadline_s = time.monotonic() + self._place.spec.config.timeouts.upload
         while time.monotonic() < deadline_s:
             try:

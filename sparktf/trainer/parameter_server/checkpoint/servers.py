@@ -1,4 +1,4 @@
-"""The coordinator's way to the processes of the parameter servers."""
+"""The coordinator's calls to the parameter servers' processes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,18 @@ from sparktf.trainer.parameter_server.checkpoint.shard_orders import SHARD, Look
 
 
 def device_of(server: int) -> str:
-    """Returns TensorFlow's name for the processor of a parameter server."""
+    """Returns TensorFlow's name of a parameter server's CPU."""
     return f"/job:ps/replica:0/task:{server}/device:CPU:0"
 
 
 def server_of(variable: Any) -> int | None:
-    """Returns which parameter server holds a variable, None if none does."""
+    """Returns the parameter server that holds a variable; None if none does."""
     device = tf.DeviceSpec.from_string(variable.device)
     return device.task if device.job == "ps" else None
 
 
 class Servers:
-    """All parameter servers: what each has to do for a checkpoint, they do at the same time.
-
-    Attributes:
-        count: How many there are.
-    """
+    """All `count` parameter servers, which work on a checkpoint at the same time."""
 
     def __init__(self, count: int) -> None:
         """Asks nothing yet."""
@@ -42,26 +38,26 @@ class Servers:
         """Gives each server its order; returns their answers.
 
         Raises:
-            StorageError: one could not do it; names it.
-            tf.errors.OpError: one is lost.
+            StorageError: a server failed; names it.
+            tf.errors.OpError: a server is lost.
         """
         answers = self._answers(orders)
         for server, answer in enumerate(answers):
             if answer.error:
                 raise StorageError(f"ps {server}: {answer.error}")
             if answer.busy:
-                raise StorageError(f"ps {server} was still at its files of the checkpoint before")
+                raise StorageError(f"ps {server} still uploads its files of the previous checkpoint")
         return answers
 
     def ask_all(self, order: ShardOrder) -> list[ShardAnswer]:
-        """Gives all servers one order; as `ask`."""
+        """Gives all servers the same order; see `ask`."""
         return self.ask([order] * self.count)
 
     def wait(self) -> list[str]:
-        """Waits until nothing is under way any more; returns what has gone wrong on each server, "" for nothing.
+        """Waits until all servers are idle; returns the error of each, "" for none.
 
         Raises:
-            tf.errors.OpError: one is lost.
+            tf.errors.OpError: a server is lost.
         """
         answers = self._answers([Look()] * self.count)
         while any(answer.busy for answer in answers):
@@ -70,10 +66,10 @@ class Servers:
         return [answer.error for answer in answers]
 
     def function(self, steps: Callable[[int, Any], Sequence[Callable[[], Any]]]) -> Any:
-        """Returns a function of each server's folder, which has each server take its steps, one after the other.
+        """Returns a function of the servers' folders that runs each server's steps in sequence.
 
         Args:
-            steps: Called with a server and its folder, a tensor; each returned step makes an operation.
+            steps: Called with a server and its folder (a tensor); each returned step makes an operation.
         """
 
         def take(folders: Any) -> Any:
@@ -84,7 +80,7 @@ class Servers:
 
     @staticmethod
     def _taken(server: int, steps: Sequence[Callable[[], Any]]) -> Any:
-        """Returns a tensor that is there once the steps are taken: what nothing waits for may be left out silently."""
+        """Returns a tensor that depends on all steps: TensorFlow silently prunes operations that nothing depends on."""
         with tf.device(device_of(server)):
             last = tf.no_op()
             for step in steps:

@@ -1,4 +1,4 @@
-"""A parameter server's part of checkpoints: files of what it holds, on its own disk, uploaded beside the training."""
+"""A parameter server's side of checkpoints: files on its own disk, uploaded while training goes on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tensorflow.python.ops import script_ops
 from sparktf.errors import StorageError
 from sparktf.rundir import checkpoint_name
 from sparktf.storage.transactions.checkpoints import upload_folder
-from sparktf.trainer.node.checkpoint import fetch
+from sparktf.trainer.node.checkpoint import download
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.parameter_server.checkpoint.shard_orders import (
@@ -33,7 +33,7 @@ from sparktf.wire.uploads import Uploaded
 
 
 class Shard:
-    """Does what the coordinator orders, one after the other; TensorFlow itself writes and reads the files."""
+    """Carries out the coordinator's orders in sequence; TensorFlow itself writes and reads the files."""
 
     def __init__(self, place: Place) -> None:
         """Writes nothing yet."""
@@ -42,15 +42,15 @@ class Shard:
         self._names: set[str] = set()
         self._thread: threading.Thread | None = None
         self._error = ""
-        # TensorFlow holds it by a weak reference alone.
+        # TensorFlow holds it only by a weak reference.
         self._function = self.obey
 
     def register(self) -> None:
-        """Has TensorFlow call `obey` of this object, wherever in this process a graph names it."""
+        """Registers `obey` with TensorFlow, for any graph that runs in this process."""
         script_ops._py_funcs._funcs[SHARD] = self._function
 
     def obey(self, order: bytes) -> bytes:
-        """Does what is ordered, or sets it going: `shard_orders.SHARD`."""
+        """Carries out an order, or starts it in a thread: see `shard_orders.SHARD`."""
         try:
             answer = self._obey(order)
         except OSError as error:
@@ -85,13 +85,13 @@ class Shard:
         return ShardAnswer(folder=str(self._folder))
 
     def _check(self, parts: Sequence[PartFile]) -> ShardAnswer:
-        """Keeps the data files under their names in the checkpoint, and gives their indexes away."""
+        """Renames the data files to their names in the checkpoint, and returns their indexes."""
         indexes = []
         for part in parts:
             data, index = (self._folder / f"{part.local}{end}" for end in (".data-00000-of-00001", ".index"))
             nbytes = data.stat().st_size
             if nbytes != part.nbytes:
-                return ShardAnswer(error=f"{data} has {nbytes} bytes instead of {part.nbytes}")
+                return ShardAnswer(error=f"{data} has {nbytes} bytes, expected {part.nbytes}")
             indexes.append(base64.b64encode(index.read_bytes()).decode())
             data.rename(self._folder / part.name)
             index.unlink()
@@ -131,7 +131,7 @@ class Shard:
 
     def _fetch(self, order: Fetch) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-        fetch(self._place.storage, order.path, order.files, self._folder)
+        download(self._place.storage, order.path, order.files, self._folder)
 
 
 def _said(error: BaseException) -> str:

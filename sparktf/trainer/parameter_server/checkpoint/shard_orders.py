@@ -1,7 +1,7 @@
-"""What the coordinator asks of a parameter server's own process for a checkpoint, and what that answers.
+"""Messages between the coordinator and a parameter server's process about checkpoints.
 
-It travels as JSON through a PyFunc that the coordinator places on the server: the way that is there between the two.
-All of it is answered at once; what takes longer is set going, and looked after.
+They travel as JSON through a PyFunc that the coordinator places on the server, since no other channel connects the two.
+Each is answered at once; long work runs in a thread of the server, which the coordinator polls.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ SHARD = "sparktf_shard"
 
 
 class Begin(Message):
-    """Makes an empty folder for what is to be written; the answer names it."""
+    """Makes an empty folder for writing; the answer names it."""
 
     kind: Literal["begin"] = "begin"
 
 
 class PartFile(Message):
-    """A data file that has been written, with an index of its own.
+    """A written data file with its index.
 
     Attributes:
         local: Prefix of both in the folder.
-        name: What it is called in the checkpoint.
+        name: Name of the data file in the checkpoint.
     """
 
     local: str
@@ -37,17 +37,14 @@ class PartFile(Message):
 
 
 class Check(Message):
-    """Looks whether all parts are there, since a write that TensorFlow has pruned says nothing.
-
-    The answer has their indexes.
-    """
+    """Checks that all parts exist, since TensorFlow may prune a write silently; the answer has their indexes."""
 
     kind: Literal["check"] = "check"
     parts: tuple[PartFile, ...]
 
 
 class Upload(Message):
-    """Uploads what was checked, beside the training, and tells the driver of it."""
+    """Uploads the checked files while training goes on, and tells the driver."""
 
     kind: Literal["upload"] = "upload"
     step: int
@@ -56,7 +53,7 @@ class Upload(Message):
 
 
 class Fetch(Message):
-    """Downloads files of a committed checkpoint; the answer names the folder where they will be."""
+    """Downloads files of a committed checkpoint; the answer names their folder."""
 
     kind: Literal["fetch"] = "fetch"
     path: str
@@ -64,13 +61,13 @@ class Fetch(Message):
 
 
 class Look(Message):
-    """Looks whether what was set going is still under way, and what has come of it."""
+    """Asks for the state of the work in the thread."""
 
     kind: Literal["look"] = "look"
 
 
 class Drop(Message):
-    """Removes what was written or fetched."""
+    """Removes written or fetched files."""
 
     kind: Literal["drop"] = "drop"
 
@@ -80,13 +77,13 @@ ORDER: TypeAdapter[ShardOrder] = TypeAdapter(Annotated[ShardOrder, Field(discrim
 
 
 class ShardAnswer(Message):
-    """What a parameter server says to an order.
+    """A parameter server's answer.
 
     Attributes:
-        busy: Something is still under way.
-        error: Why the order, or what was set going, has failed; "" if it has not.
-        folder: Where its files are, on its own disk.
-        indexes: Of the parts, in their order, in Base64.
+        busy: The thread is still at work.
+        error: The error of the order or the thread; "" for none.
+        folder: Folder of the files on the server's disk.
+        indexes: Indexes of the parts in their order, in Base64.
     """
 
     busy: bool = False

@@ -1,4 +1,4 @@
-"""How parameter servers read a committed checkpoint, whoever has written it."""
+"""Reading of a committed checkpoint, whichever process wrote it, by parameter servers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sparktf.errors import StorageError
 from sparktf.storage.base import Storage
-from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, fetch, fetch_index
+from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, download, fetch_index
 from sparktf.trainer.node.objects import CheckpointEntry, stored_keys
 from sparktf.trainer.parameter_server.checkpoint.servers import Servers, server_of
 from sparktf.trainer.parameter_server.checkpoint.shard_orders import Drop, Fetch
@@ -29,9 +29,9 @@ class ShardReader:
         """Reads nothing yet.
 
         Args:
-            objects: The trackable of all.
-            held: The variables that servers hold.
-            own: What no server holds.
+            objects: The root trackable.
+            held: Variables on servers.
+            own: All other state.
         """
         self._servers = servers
         self._objects = objects
@@ -39,33 +39,33 @@ class ShardReader:
         self._own = own
 
     def restore(self, storage: Storage, source: Restore, work: Path) -> None:
-        """Has each server fetch and read what it holds; see `Checkpoint.restore`."""
+        """Lets each server fetch and read its variables; see `Checkpoint.restore`."""
         folder = work / "restore"
         try:
             contents = fetch_index(storage, source.path, source.files, folder)
             keys = self._keys_in(folder / PREFIX)
             if contents is not None:
-                fetch(storage, source.path, contents.files_with(keys[entry.key] for entry in self._own), folder)
+                download(storage, source.path, contents.files_with(keys[entry.key] for entry in self._own), folder)
             self._restore_own(folder / PREFIX, keys)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         self._restore_held(source, contents, keys)
 
     def _keys_in(self, prefix: Path) -> Mapping[str, str]:
-        """Returns by what key the checkpoint has each entry.
+        """Returns the checkpoint's key of each entry.
 
         Raises:
-            AssertionError: it lacks one.
+            AssertionError: an entry is missing.
             ValueError: a variable has another shape there.
         """
         keys = stored_keys([*self._held, *self._own], self._objects, prefix)
         if lacking := [entry.key for entry in [*self._held, *self._own] if entry.key not in keys]:
-            raise AssertionError(f"the checkpoint has no {', '.join(lacking)}")
+            raise AssertionError(f"the checkpoint lacks {', '.join(lacking)}")
         shapes = tf.train.load_checkpoint(str(prefix)).get_variable_to_shape_map()
         for entry in self._held:
             shape, found = list(_variable(entry).shape), shapes[keys[entry.key]]
             if shape != found:
-                raise ValueError(f"{entry.key} has shape {shape}, and in the checkpoint {found}")
+                raise ValueError(f"{entry.key} has shape {shape} in the model and {found} in the checkpoint")
         return keys
 
     def _restore_own(self, prefix: Path, keys: Mapping[str, str]) -> None:
@@ -103,9 +103,9 @@ def _variable(entry: CheckpointEntry) -> Any:
 
 
 def _restore(variable: Any, key: str, prefix: Any) -> Any:
-    """Reads a variable in its own server, which never has it twice: what it held goes first."""
+    """Reads a variable on its server, which never holds it twice: the old value is freed first."""
     handle, dtype = variable.handle, variable.dtype
-    # A shape that is not known when the graph is made, since the variable's own stands in its handle.
+    # A shape that is unknown when the graph is made: the handle's static shape would refuse an empty value.
     nothing = tf.zeros(tf.raw_ops.PlaceholderWithDefault(input=[0], shape=[None]), dtype)
     emptied = tf.raw_ops.AssignVariableOp(resource=handle, value=nothing)
     with tf.control_dependencies([emptied]):

@@ -1,4 +1,4 @@
-"""How parameter servers write a checkpoint: its data files, and the one index that makes a checkpoint of them."""
+"""Writing of a checkpoint by parameter servers: their data files, and one index merged from theirs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparktf.trainer.parameter_server.checkpoint.shard_orders import Begin, Chec
 
 
 class ShardWriter:
-    """Writes checkpoints of the same variables, again and again."""
+    """Writes checkpoints of the same variables."""
 
     def __init__(
         self,
@@ -34,9 +34,9 @@ class ShardWriter:
         """Writes nothing yet.
 
         Args:
-            variables: That servers hold, by their keys.
-            parts: Of these variables.
-            own: What no server holds.
+            variables: Variables on servers, by key.
+            parts: Parts of these variables.
+            own: All other state.
             graph: The object graph.
         """
         self._servers = servers
@@ -48,7 +48,7 @@ class ShardWriter:
         self._written = servers.function(self._steps)
 
     def write(self, folder: Path) -> tuple[str, ...]:
-        """Has all servers write their parts; see `Checkpoint.write`."""
+        """Lets all servers write their parts; see `Checkpoint.write`."""
         folders = [answer.folder for answer in self._servers.ask_all(Begin())]
         try:
             self._written(folders)
@@ -69,7 +69,7 @@ class ShardWriter:
         return tuple(self._files[1:])
 
     def _numbered(self, server: int | None = None) -> list[tuple[int, Part]]:
-        """Returns the parts of one server, or of all. The first data file of all has what no server holds."""
+        """Returns the parts of one server, or of all, from 1: data file 0 is the coordinator's."""
         return [(n, part) for n, part in enumerate(self._parts, 1) if server is None or part.server == server]
 
     def _check(self, server: int) -> Check:
@@ -80,7 +80,7 @@ class ShardWriter:
         return Check(parts=tuple(files))
 
     def _steps(self, server: int, folder: Any) -> list[Callable[[], Any]]:
-        """Returns what makes a server write its parts into a folder."""
+        """Returns the operations that write a server's parts into a folder."""
         return [_writing(self._tensors(part), part, folder, number) for number, part in self._numbered(server)]
 
     def _tensors(self, part: Part) -> Callable[[], list[Any]]:
@@ -89,10 +89,10 @@ class ShardWriter:
         return lambda: [_read(variable) if rows is None else _read_rows(variable, rows) for variable in variables]
 
     def _write_index(self, folder: Path, answers: Sequence[ShardAnswer]) -> None:
-        """Writes the index of the whole checkpoint, and what no server holds.
+        """Writes the index of the whole checkpoint, and the coordinator's data file.
 
-        TensorFlow puts indexes together and renames the data files, which it numbers in the order in which they are
-        given. Here, a file with its own number stands for each.
+        TensorFlow merges the indexes and renames the data files, numbering them in the order given. A placeholder with
+        its own number stands here for each server's file, to check that order.
         """
         parts = folder / "parts"
         parts.mkdir(parents=True)
@@ -108,7 +108,7 @@ class ShardWriter:
         )
         for number, name in enumerate(self._files[1:], 1):
             if (folder / name).read_text() != str(number):
-                raise NotImplementedError(f"TensorFlow {tf.__version__} numbers data files otherwise")
+                raise NotImplementedError(f"TensorFlow {tf.__version__} numbers data files in an unknown order")
             (folder / name).unlink()
         shutil.rmtree(parts)
 
@@ -120,7 +120,7 @@ class ShardWriter:
 
 
 def _writing(tensors: Callable[[], list[Any]], part: Part, folder: Any, number: int) -> Callable[[], Any]:
-    """Returns what writes a part into a folder, as a checkpoint of its own."""
+    """Returns an operation that writes a part into a folder, as a checkpoint of its own."""
 
     def write() -> Any:
         values = tensors()
@@ -136,11 +136,11 @@ def _read(variable: Any) -> Any:
 
 
 def _read_rows(variable: Any, rows: Interval) -> Any:
-    """Returns rows of a variable as they are, without a copy of all."""
+    """Returns rows of a variable without copying all of it."""
     numbers = tf.range(*rows, dtype=tf.int32 if rows[1] <= tf.int32.max else tf.int64)
     return tf.raw_ops.ResourceGather(resource=variable.handle, indices=numbers, dtype=variable.dtype)
 
 
 def _data_file(prefix: str, number: int, count: int) -> str:
-    """Returns the name that TensorFlow gives a data file of a checkpoint: the one of that number, of so many."""
+    """Returns TensorFlow's name of a checkpoint's data file."""
     return f"{prefix}.data-{number:05d}-of-{count:05d}"

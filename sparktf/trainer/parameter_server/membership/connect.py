@@ -1,7 +1,7 @@
-"""The gang as TensorFlow sees it from its coordinator, and where the variables are put.
+"""Connects the coordinator to the cluster, and places variables on the parameter servers.
 
-TensorFlow's first connection is to all of them, and a call to one that does not answer never returns. So it is waited
-until each answers at the address that it has now: a worker that was lost meanwhile has a successor, elsewhere.
+TensorFlow first connects to all nodes, and a call to one that does not answer never returns. So connect only once each
+answers at its current address: a worker that was lost meanwhile has a successor elsewhere.
 """
 
 from __future__ import annotations
@@ -24,17 +24,11 @@ from sparktf.trainer.parameter_server.membership.succession import Succession, l
 from sparktf.wire.control import WorkerPlace
 
 Workers = Callable[[], Mapping[NodeId, WorkerPlace]]
-"""Says who the workers are now, in the order of their indices."""
+"""Returns the current workers, in the order of their indices."""
 
 
 class Connected(NamedTuple):
-    """What schedules functions on the workers, and has the variables on the parameter servers.
-
-    Attributes:
-        strategy: Variables are made in its scope.
-        coordinator: Of the strategy.
-        placement: Where they are put.
-    """
+    """TensorFlow's strategy and coordinator of a cluster, and where its variables are placed."""
 
     strategy: Any
     coordinator: Any
@@ -42,30 +36,30 @@ class Connected(NamedTuple):
 
 
 class Connection(NamedTuple):
-    """A cluster, and what looks after its workers."""
+    """A cluster, and the succession of its workers."""
 
     cluster: Connected
     succession: Succession
 
 
 def connect(place: Place) -> Connection:
-    """Connects to all workers and parameter servers, for which it waits, and looks after the workers from then on.
+    """Waits for all workers and parameter servers, connects to them, and brings in successors from then on.
 
-    It must come before any other TensorFlow work in the process.
+    Call it before any other TensorFlow work in the process.
 
     Raises:
-        PreflightError: this version of TensorFlow brings successors in otherwise.
+        PreflightError: the way successors are brought in is not known for this version of TensorFlow.
     """
     seated = _gathered(place.workers_now, place.spec.cluster.ps)
     now = place.spec.cluster.model_copy(update={"worker": tuple(worker.address for worker in seated)})
     stop_s = place.spec.config.timeouts.stop
     with _watched(seated, place.workers_now, fail=place.fail, stop_s=stop_s):
-        cluster = connected(now)
+        cluster = connected_cluster(now)
     return Connection(cluster, look_after_workers(cluster.coordinator, place, seated))
 
 
-def connected(addresses: ClusterSpec) -> Connected:
-    """Returns the cluster of nodes at these addresses."""
+def connected_cluster(addresses: ClusterSpec) -> Connected:
+    """Connects to the nodes at these addresses."""
     jobs = {role: list(hosts) for role, hosts in addresses.model_dump().items()}
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec(jobs), master=addresses.chief[0], task_type="chief", task_id=0, rpc_layer="grpc"
@@ -76,7 +70,7 @@ def connected(addresses: ClusterSpec) -> Connected:
 
 
 def _gathered(workers: Workers, servers: Sequence[str]) -> tuple[WorkerPlace, ...]:
-    """Waits until all answer; returns who the workers are then. The driver knows for how long that may take."""
+    """Waits until all answer; returns the workers at that time. The driver limits how long that may take."""
     while True:
         seated = tuple(workers().values())
         if are_there(seated) and all_answer([*(worker.address for worker in seated), *servers]):
@@ -88,7 +82,7 @@ def _gathered(workers: Workers, servers: Sequence[str]) -> tuple[WorkerPlace, ..
 def _watched(
     seated: Sequence[WorkerPlace], workers: Workers, *, fail: Callable[[BaseException], None], stop_s: float
 ) -> Iterator[None]:
-    """Fails, from a thread of its own, where a worker is lost while TensorFlow connects to it: that would never end."""
+    """Fails from another thread if a worker is lost while TensorFlow connects to it: the call would never return."""
     done, gone_s = threading.Event(), dict[NodeId, float]()
 
     def look() -> None:
@@ -116,19 +110,15 @@ def _watched(
 class Placement:
     """Puts each variable on the parameter server that holds the fewest bytes.
 
-    TensorFlow takes them in turn, so that one server may hold a large table, and another one its bias. An optimizer's
-    slots lie beside their variable wherever that is, and count.
+    TensorFlow's round robin may put a large table on one server and its bias on another. An optimizer's slots lie
+    beside their variable, and count.
 
     Attributes:
-        nbytes: What each parameter server holds.
+        nbytes: Bytes on each parameter server.
     """
 
     def __init__(self, extended: Any, servers: int) -> None:
-        """Takes over from the strategy's own way.
-
-        Args:
-            extended: `strategy.extended`.
-        """
+        """Replaces the round robin of `strategy.extended`."""
         self.nbytes = [0] * servers
         self._extended = extended
         self._create, self._in_turn = extended._create_variable, extended._create_variable_round_robin
@@ -143,6 +133,6 @@ class Placement:
         return variable
 
     def _on_the_emptiest(self, *args: Any, **kwargs: Any) -> Any:
-        # The strategy takes the server of this number, modulo how many there are.
+        # The strategy's round robin takes the server of this number, modulo their count.
         self._extended._variable_count = self.nbytes.index(min(self.nbytes))
         return self._in_turn(*args, **kwargs)

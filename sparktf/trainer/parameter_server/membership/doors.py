@@ -1,4 +1,4 @@
-"""The way of TensorFlow's executions to each worker, which can be closed; and servers that stand in for workers."""
+"""Gates between TensorFlow's executions and each worker, and placeholder servers for workers that are missing."""
 
 from __future__ import annotations
 
@@ -13,20 +13,15 @@ from sparktf.wire.control import WorkerPlace
 
 
 class Door:
-    """What TensorFlow's thread for a worker goes through with each execution.
+    """A gate that TensorFlow's thread for one worker passes with each execution; open at first.
 
     Attributes:
-        place: Whom TensorFlow calls there.
-        call: The execution that is under way; None while none is.
+        place: The worker that TensorFlow calls.
+        call: The execution in progress, if any.
     """
 
     def __init__(self, place: WorkerPlace, worker: Any, queue: Any) -> None:
-        """Is open.
-
-        Args:
-            worker: TensorFlow's, which sends executions to it.
-            queue: TensorFlow's, of the executions that are to be made by anybody.
-        """
+        """Wraps TensorFlow's object of a worker; `queue` is TensorFlow's queue of closures for any worker."""
         self.place = place
         self.call: Call | None = None
         self._broken_off: Counter[int] = Counter()
@@ -44,7 +39,7 @@ class Door:
         return self._open.is_set()
 
     def close(self) -> None:
-        """Leaves all executions to others from now on; one may still be under way."""
+        """Leaves all further executions to other workers; one may still be in progress."""
         with self._lock:
             self._open.clear()
 
@@ -53,19 +48,19 @@ class Door:
         self._open.set()
 
     def note(self, call: Call, gone_s: float | None) -> None:
-        """Notes since when the worker of a call is gone, if that is still under way."""
+        """Notes since when the worker of a call is gone, if the call is still in progress."""
         with self._lock:
             if self.call is call:
                 self.call = call._replace(gone_s=gone_s)
 
     @property
     def broken_off(self) -> dict[int, int]:
-        """How many executions have broken off there, by incarnation."""
+        """Number of executions that broke off on this worker, by incarnation."""
         with self._lock:
             return dict(self._broken_off)
 
     def note_put_back(self, closure: Any) -> None:
-        """Notes that an execution is to be made again by anybody: it broke off, if this is where it was made."""
+        """Notes that TensorFlow requeues a closure: if it ran here, it broke off."""
         with self._lock:
             if closure is self._closure and self.call is not None:
                 self._broken_off[self.call.place.incarnation] += 1
@@ -87,22 +82,18 @@ class Door:
 
 
 class StandIns:
-    """Servers that stand in for workers: TensorFlow needs somebody in each place who answers.
+    """Placeholder servers: TensorFlow needs a server that answers at each worker's address.
 
-    They are in this process, so that none is lost before it, and make no updates. TensorFlow cannot end them.
+    They run in this process, so that none is lost before it, and make no updates. TensorFlow cannot stop a server.
     """
 
     def __init__(self, host: str) -> None:
-        """Starts none.
-
-        Args:
-            host: By which others reach this process.
-        """
+        """Starts none yet; `host` is the name by which others reach this process."""
         self._host = host
         self._servers: list[Any] = []
 
     def start(self, index: int) -> str:
-        """Starts one for a worker, at a free port; returns its address."""
+        """Starts a server for a worker at a free port; returns its address."""
         addresses = {"worker": {index: f"{self._host}:0"}}
         server = tf.distribute.Server(addresses, job_name="worker", task_index=index, protocol="grpc")
         self._servers.append(server)

@@ -1,4 +1,4 @@
-"""Whether somebody answers at an address, before TensorFlow is told to call there: it would wait for ever."""
+"""Probes an address before TensorFlow calls it: a call to a server that does not answer never returns."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from enum import Enum, auto
 
 _ANSWER_S = 1.0
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""How a client of HTTP/2 begins, with settings of none; the server answers its own."""
+"""HTTP/2's client preface and an empty SETTINGS frame; a gRPC server answers with settings of its own."""
 
 
-class Answer(Enum):
-    """What is at an address."""
+class Probe(Enum):
+    """The outcome of a probe."""
 
     SERVER = auto()
-    """A server of gRPC's that runs."""
+    """A gRPC server runs there."""
     NOBODY = auto()
-    """The host says that nobody listens, or who does breaks off."""
+    """The host refuses or resets the connection."""
     NONE = auto()
-    """Nothing says anything: the host cannot be reached, or who listens is frozen, for which the kernel takes
-    connections, too. TensorFlow would wait for it, and the successors of all others with it.
+    """No answer: the host is unreachable, or the process is frozen. The kernel accepts connections for a frozen
+    process, so that connecting alone proves nothing.
     """
 
 
-def knock(address: str) -> Answer:
-    """Returns what is at an address, for which it waits a moment."""
+def knock(address: str) -> Probe:
+    """Probes an address, for up to a second."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host, int(port)), _ANSWER_S) as connection:
             connection.sendall(_HELLO)
-            return Answer.SERVER if connection.recv(1) else Answer.NOBODY
+            return Probe.SERVER if connection.recv(1) else Probe.NOBODY
     except ConnectionError:
-        return Answer.NOBODY
+        return Probe.NOBODY
     except OSError:
-        return Answer.NONE
+        return Probe.NONE
 
 
 def all_answer(addresses: Iterable[str]) -> bool:
-    """Whether a server of gRPC's runs at each of these addresses."""
-    return all(knock(address) is Answer.SERVER for address in addresses)
+    """Whether a gRPC server runs at each of these addresses."""
+    return all(knock(address) is Probe.SERVER for address in addresses)

@@ -1,4 +1,4 @@
-"""Whether each worker's place has somebody who can be called: functions of who is there, and of time."""
+"""Decides whether every worker's place in the cluster can be called: functions of the known state and of time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sparktf.wire.control import WorkerPlace
 _TRIED_AGAIN = 3
 
 
-class Seat(NamedTuple):
-    """A worker's place in the cluster.
+class Reach(NamedTuple):
+    """The state of a worker's place in the cluster.
 
     Attributes:
-        is_lost: TensorFlow has lost who sat there.
-        incarnation: Who sat there, as far as TensorFlow knows.
-        now: Who has the place, as far as the driver has told; with the address of the stand-in, if that is there.
-        is_called: An execution is under way there.
+        is_lost: TensorFlow has lost the worker.
+        incarnation: The incarnation that TensorFlow knows.
+        now: The worker that the driver names, with the address of the stand-in if one is used.
+        is_called: An execution is in progress.
     """
 
     is_lost: bool
@@ -27,60 +27,59 @@ class Seat(NamedTuple):
     is_called: bool = False
 
 
-def seat(incarnation: int, now: WorkerPlace, error: object, answered: object, *, has_call: bool) -> Seat:
-    """Returns what is known of a worker's place.
+def reach(incarnation: int, now: WorkerPlace, error: object, answered: object, *, has_call: bool) -> Reach:
+    """Returns the state of a worker's place.
 
     Args:
-        incarnation: As in `Seat`, as is `now`.
-        error: By which TensorFlow has lost who sat there, as long as it has not begun to call the next one.
-        answered: What that was when the cluster's definition was sent last: its successor has been brought in since.
-        has_call: TensorFlow's thread has an execution in its hands for this place. One with an error is not under way:
-            its thread waits for the lock that is held until the definition is sent.
+        error: The error by which TensorFlow lost the worker, until it calls the next one.
+        answered: That error when the cluster definition was last sent: a successor has been brought in since.
+        has_call: TensorFlow's thread has an execution for this worker. One with an error is not in progress: its
+            thread waits for the lock that is held until the definition is sent.
     """
     is_lost = error is not None and error is not answered
-    return Seat(is_lost, incarnation, now, is_called=has_call and error is None)
+    return Reach(is_lost, incarnation, now, is_called=has_call and error is None)
 
 
 def are_there(places: Iterable[WorkerPlace]) -> bool:
-    """Whether somebody of his own is to be found in each place: TensorFlow's cluster begins with all of its workers."""
+    """Whether each place has a real worker with an address: TensorFlow's cluster must begin with all workers."""
     return all(place.address and not place.stand_in for place in places)
 
 
 class Call(NamedTuple):
-    """An execution at a worker.
+    """An execution on a worker.
 
     Attributes:
-        place: Of the worker that TensorFlow has called.
-        gone_s: When that was first known to be lost, by the monotonic clock; None while it lives.
+        place: The worker that TensorFlow called.
+        gone_s: When that worker was first known to be lost, by the monotonic clock; None while it lives.
     """
 
     place: WorkerPlace
     gone_s: float | None = None
 
 
-def are_filled(seats: Sequence[Seat], waited_s: float) -> bool:
-    """Returns whether somebody is in each seat who can be called.
+def are_filled(seats: Sequence[Reach], waited_s: float) -> bool:
+    """Returns whether every seat can be called.
 
     Args:
-        waited_s: How long it is waited for that. By `KNOBS.reconnect_s` the driver would have told of a worker that is
+        waited_s: Seconds waited so far. After `KNOBS.reconnect_s` the driver would have reported a worker that is
             really lost: TensorFlow has only lost its connection.
     """
     return all(_is_filled(seat) or _is_back(seat, waited_s) for seat in seats)
 
 
 def is_cut_off(call: Call, now_s: float, stop_s: float) -> bool:
-    """Returns whether nothing will ever come of a call, and nobody will say so, if the worker's host is out of reach.
+    """Returns whether a call will never return, provided that the worker's host is unreachable.
 
     Args:
-        stop_s: A worker that is frozen may take so long to be ended, which breaks the connection.
+        stop_s: Time to end a frozen worker, which breaks its connections.
     """
     return _is_gone_for(call, now_s, stop_s + KNOBS.reconnect_s)
 
 
 def is_abandoned(call: Call, now_s: float, stop_s: float) -> bool:
-    """Returns whether nothing will come of a call to a host that can be reached, for all that is known.
+    """Returns whether a call to a reachable host must be given up.
 
-    After a cut, TCP tries again within as long as the cut has lasted; then the host says that nobody is there.
+    After a network cut, TCP retransmits within as long as the cut lasted; only then the host answers with a reset.
     """
     return _is_gone_for(call, now_s, _TRIED_AGAIN * (stop_s + KNOBS.reconnect_s))
 
@@ -89,13 +88,13 @@ def _is_gone_for(call: Call, now_s: float, limit_s: float) -> bool:
     return call.gone_s is not None and now_s - call.gone_s >= limit_s
 
 
-def _is_filled(seat: Seat) -> bool:
+def _is_filled(seat: Reach) -> bool:
     if not seat.now.address:
         return False
-    if seat.now.stand_in:  # what is under way to the worker before must not end there
+    if seat.now.stand_in:  # a call to the previous worker must not end at the stand-in
         return seat.is_lost or not seat.is_called
     return not (seat.is_lost and seat.now.incarnation <= seat.incarnation)
 
 
-def _is_back(seat: Seat, waited_s: float) -> bool:
+def _is_back(seat: Reach, waited_s: float) -> bool:
     return bool(seat.now.address) and not seat.now.stand_in and waited_s >= KNOBS.reconnect_s

@@ -1,16 +1,23 @@
-"""How a lost worker's successor joins a cluster that TensorFlow has fixed: the only place that reaches into TensorFlow.
+"""Succession: a lost worker's successor joins a cluster whose membership TensorFlow has fixed.
 
-Theory: a view change, as in group membership, by a primary (the coordinator) that alone defines views. A *view* is
-TensorFlow's cluster definition: one address for each seat. The number of seats is fixed for the attempt.
+Theory. A `ClusterCoordinator` knows its workers by index, for ever. When a call to one fails, TensorFlow puts the
+closure back into the queue for any worker, sends the cluster definition (`update_server_def`) to all nodes again, and
+goes on calling the same index: whichever process listens at that address then is the successor. That is replacement
+in a static membership, with three traps:
 
-- When TensorFlow loses a worker it sends the definition out again, to bring in a server at the same address, and goes
-  on with the other workers. That is the point at which a view can be changed, and the only one.
-- A view is installed with all seats or not at all: a call to a server that does not answer never returns, even if the
-  seat is filled later. So the definition is held until an address in each seat has answered, then sent with those.
-- A seat need not be filled by a worker. Where the driver says that none may come for long, a *stand-in* on the
-  coordinator answers for it and gets no executions; when a worker comes after all, the definition is sent once more.
-- Incarnations order the workers of a seat. A definition names the newest that the driver has told of; what an older one
-  says is refused by the driver and by the tally, so no view needs to be agreed upon with a worker that is gone.
+1. The address in the definition is the old one, while a successor listens elsewhere. So sending is intercepted, and the
+   current addresses, which the driver alone decides, are written into the definition. Incarnation numbers order them.
+2. A call to an address where nothing answers never returns, not even when the place is filled later. So the definition
+   is held back until every seat has an address that answers HTTP/2 (`knocking`): a barrier over all indices.
+3. A place may stay empty for long, which would hold back everybody's successors. The driver then names it a stand-in:
+   a server in this process takes the address, and its `Door` is closed, so that closures go to other workers. Once a
+   real successor comes, the failure handler is woken, and the definition is sent once more.
+
+Liveness. A TCP connection to a host that is cut off or frozen does not break, and the call over it blocks for ever.
+The driver, which hears heartbeats, is the failure detector: once it names a newer incarnation, a call to the older one
+has `stop + reconnect` seconds to break off (`seats.is_cut_off`); if it does not, the attempt fails with NodeLostError,
+from a thread of its own, because the training thread may be inside that call.
+This is the only module that reaches into TensorFlow's private names for it, hence the check of its version.
 """
 
 from __future__ import annotations
@@ -31,20 +38,20 @@ from sparktf.errors import NodeLostError, PreflightError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
-from sparktf.trainer.node.report import say
+from sparktf.trainer.node.report import log_line
 from sparktf.trainer.parameter_server.membership.doors import Door, StandIns
-from sparktf.trainer.parameter_server.membership.knocking import Answer, all_answer, knock
-from sparktf.trainer.parameter_server.membership.seats import Call, Seat, are_filled, is_abandoned, is_cut_off, seat
+from sparktf.trainer.parameter_server.membership.knocking import Probe, all_answer, knock
+from sparktf.trainer.parameter_server.membership.seats import Call, Reach, are_filled, is_abandoned, is_cut_off, reach
 from sparktf.wire.control import WorkerPlace
 
 _KNOWN = "2.21."
 
 
 class Succession:
-    """Holds the cluster's definition while a seat is empty, and puts the addresses of successors into it.
+    """Holds back the cluster definition while a seat is empty, and writes the successors' addresses into it.
 
     Attributes:
-        sending: Held while it is sent out.
+        sending: Lock held while the definition is sent.
     """
 
     def __init__(
@@ -61,11 +68,10 @@ class Succession:
 
         Args:
             coordinator: TensorFlow's.
-            workers: Returns who the workers are now, in the order of their indices.
-            seated: Whom TensorFlow has connected to.
-            fail: Ends the attempt, with `NodeLostError` where a worker is cut off: a call to it would never end. It is
-                called in a thread of its own, since whoever trains may be in such a call.
-            stop_s: A trainer that is told to stop may take so long, `timeouts.stop`.
+            workers: Returns the current workers, in the order of their indices.
+            seated: The workers that TensorFlow has connected to.
+            fail: Ends the attempt; called from another thread.
+            stop_s: `timeouts.stop`: the most that a trainer takes to stop.
         """
         self._coordinator = coordinator
         self._workers = workers
@@ -83,15 +89,15 @@ class Succession:
         self.sending = threading.Lock()
 
     def take_over(self) -> None:
-        """Takes the sending of the cluster's definition over, and looks after the seats from now on.
+        """Intercepts the sending of the cluster definition, and watches the seats from now on.
 
         Raises:
-            PreflightError: this version of TensorFlow does it otherwise.
+            PreflightError: the way successors are brought in is not known for this version of TensorFlow.
         """
         if not tf.__version__.startswith(_KNOWN) or self._errors() is None:
             raise PreflightError(
-                f"cluster.strategy: parameter_server replaces lost workers in TensorFlow {_KNOWN}x alone, and this is "
-                f"{tf.__version__}"
+                f"cluster.strategy: parameter_server needs TensorFlow {_KNOWN}x to replace lost workers, and "
+                f"{tf.__version__} is installed: install {_KNOWN}x, or choose another strategy"
             )
         cluster = self._coordinator._cluster
         self._doors = [
@@ -104,7 +110,7 @@ class Succession:
 
     @property
     def broken_off(self) -> Counter[tuple[NodeId, int]]:
-        """How many executions have broken off on each worker, by its node and incarnation."""
+        """Number of executions that broke off on each worker, by node and incarnation."""
         return Counter(
             {(door.place.node, number): count for door in self._doors for number, count in door.broken_off.items()}
         )
@@ -112,20 +118,20 @@ class Succession:
     # ---- the definition ----
 
     def _errors(self) -> list[Any] | None:
-        """Returns by which errors TensorFlow has lost which workers; None where it does not tell so."""
+        """Returns the error by which TensorFlow lost each worker; None if this TensorFlow does not record them."""
         with suppress(AttributeError):
             return [worker._is_dead_with_error or None for worker in self._coordinator._cluster.workers]
         return None
 
-    def _seats(self, errors: Sequence[Any]) -> list[Seat]:
-        """Returns who is where. A worker that was lost when the definition was sent last has its successor since.
+    def _seats(self, errors: Sequence[Any]) -> list[Reach]:
+        """Returns all seats. A worker that was lost when the definition was last sent has had its successor since.
 
-        TensorFlow goes on to call it lost: two that are lost at once are brought in one after the other.
+        TensorFlow still records the loss: of two workers lost at once, it brings in one after the other.
         """
         places = [self._with_stand_in(index, place) for index, place in enumerate(self._workers().values())]
         known = zip(self._seated, places, errors, self._answered, self._doors, strict=True)
         return [
-            seat(seated.incarnation, place, error, answered, has_call=door.call is not None)
+            reach(seated.incarnation, place, error, answered, has_call=door.call is not None)
             for seated, place, error, answered, door in known
         ]
 
@@ -147,7 +153,7 @@ class Succession:
         places = [seat.now for seat in seats]
         sent = None
         if any(seat.is_lost for seat in seats) or places != self._seated:
-            # Else TensorFlow knows them all: each time less that somebody may be lost meanwhile.
+            # Else TensorFlow knows them all. Each sending that is left out cannot meet a worker that is just lost.
             for job in server_def.cluster.job:
                 if job.name == "worker":
                     for index, place in enumerate(places):
@@ -160,7 +166,7 @@ class Succession:
                     self._sent_to = ()
             for place in places:
                 if place.stand_in:
-                    say(f"sparktf: a stand-in has the place of {place.node}")
+                    log_line(f"sparktf: {place.node} is missing: a stand-in has its place until a successor comes")
             self._seated, self._answered = places, errors
         for index, place in enumerate(places):
             self._doors[index].place = place
@@ -188,7 +194,7 @@ class Succession:
                 if node.index not in self._standing:
                     self._standing[node.index] = self._stand_ins.start(node.index)
             elif place.address and not door.is_open:
-                # TensorFlow misses nobody there: it is told to send the definition all the same.
+                # TensorFlow sees no failure at the stand-in, so it has to be told to send the definition again.
                 self._coordinator._cluster.failure_handler._cluster_due_for_update_or_finish.set()
             if (call := door.call) is not None:
                 is_gone = error is None and place.incarnation > call.place.incarnation
@@ -198,12 +204,12 @@ class Succession:
         self._follow_uncalled(self._sent_to, idle)
 
     def _follow_uncalled(self, sent_to: Sequence[WorkerPlace], idle: Sequence[WorkerPlace]) -> None:
-        """Fails where a worker that is gone would be waited for for ever, although nothing is executed there.
+        """Fails if TensorFlow would wait for ever for a worker that is gone and executes nothing.
 
         Args:
-            sent_to: To whom the definition is being sent, which never ends where one of them is gone since.
-            idle: Who executes nothing. TensorFlow sends each new function to them, too, and waits where their host
-                cannot be reached: an export would stand still.
+            sent_to: Workers that the definition is being sent to; that never ends once one of them is gone.
+            idle: Workers without an execution. TensorFlow registers each new function with them, too, and waits if
+                their host is unreachable: an export would hang.
         """
         now_s, workers = self._clock.now_s(), self._workers()
         gone = {place.node: place for place in (*idle, *sent_to) if workers[place.node].incarnation > place.incarnation}
@@ -214,37 +220,26 @@ class Succession:
                 continue
             if place in sent_to:
                 raise NodeLostError(
-                    f"{node} at {place.address} was lost while the cluster's definition was sent to it, which neither "
-                    "ends nor breaks off"
+                    f"{node} at {place.address} was lost while it was sent the cluster definition, and that call does "
+                    "not end"
                 )
-            if knock(place.address) is Answer.NONE:
+            if knock(place.address) is Probe.NONE:
                 raise NodeLostError(f"{node} at {place.address} is lost, and its host cannot be reached")
 
     def _follow(self, node: NodeId, door: Door, call: Call, *, is_gone: bool) -> None:
-        """Fails where a call to a worker that is gone would never end."""
+        """Fails if a call to a worker that is gone would never return."""
         now_s = self._clock.now_s()
         if is_gone != (call.gone_s is not None):
             door.note(call, now_s if is_gone else None)
         elif is_cut_off(call, now_s, self._stop_s):
-            is_out_of_reach = knock(call.place.address) is Answer.NONE
+            is_out_of_reach = knock(call.place.address) is Probe.NONE
             if is_out_of_reach or is_abandoned(call, now_s, self._stop_s):
                 why = "its host cannot be reached" if is_out_of_reach else "its host can be reached again"
-                raise NodeLostError(
-                    f"{node} at {call.place.address} is lost, and a call to it neither ends nor breaks off: {why}"
-                )
+                raise NodeLostError(f"{node} at {call.place.address} is lost, and a call to it does not end: {why}")
 
 
 def look_after_workers(coordinator: Any, place: Place, seated: Sequence[WorkerPlace]) -> Succession:
-    """Has successors of lost workers join from now on, and stand-ins where none comes.
-
-    Args:
-        coordinator: TensorFlow's.
-        place: Of the coordinator's node.
-        seated: Whom TensorFlow has connected to.
-
-    Raises:
-        PreflightError: this version of TensorFlow does it otherwise.
-    """
+    """Lets successors of lost workers join from now on. Arguments and errors are those of `Succession`."""
     host = place.spec.cluster.chief[0].rpartition(":")[0]
     stop_s = place.spec.config.timeouts.stop
     succession = Succession(coordinator, place.workers_now, StandIns(host), seated, fail=place.fail, stop_s=stop_s)

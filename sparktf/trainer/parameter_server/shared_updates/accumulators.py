@@ -1,4 +1,4 @@
-"""Where gradients of several workers add up: on the parameter servers, beside the variables that they are for."""
+"""Accumulators on the parameter servers, beside their variables: the sums of several workers' gradients."""
 
 from __future__ import annotations
 
@@ -9,13 +9,7 @@ import tensorflow as tf
 
 
 class Round(NamedTuple):
-    """What the accumulators have to be told of a round; all int64.
-
-    Attributes:
-        number: Of the round.
-        parts: How many gradients it has.
-        rows: How many rows these are the means over, in all.
-    """
+    """A round: its number, the count of its gradients, and the rows that they are means over in all; int64 each."""
 
     number: Any
     parts: Any
@@ -25,17 +19,17 @@ class Round(NamedTuple):
 class Accumulators:
     """The sums of gradients by variable, each weighted by the rows that it is the mean over.
 
-    Dense gradients go into TensorFlow's own accumulators: each knows how often it was emptied, and drops what is for a
-    round before. Of sparse ones there are none that a function of TensorFlow 2 can name, so they wait in queues, as
-    they are, and each says which round it is for.
+    Dense gradients go into TensorFlow's conditional accumulators, which count how often they were emptied and drop a
+    gradient of an earlier round. Sparse accumulators cannot be used from a function of TensorFlow 2, so sparse
+    gradients wait in queues, each with the number of its round.
     """
 
     def __init__(self, variables: Sequence[Any], gradients: Sequence[Any]) -> None:
-        """Makes nothing yet: whoever first names an accumulator has its parameter server make it.
+        """Makes nothing yet: a parameter server makes an accumulator when it is first named.
 
         Args:
             variables: tf.Variables that have gradients.
-            gradients: Of what kind these are: a tensor or IndexedSlices for each.
+            gradients: Examples of these, to tell tensors from IndexedSlices.
         """
         kinds = [g.indices.dtype if isinstance(g, tf.IndexedSlices) else None for g in gradients]
         self._each = [
@@ -44,19 +38,14 @@ class Accumulators:
         ]
 
     def add(self, gradients: Sequence[Any], number: Any, rows: Any) -> list[Any]:
-        """Adds a worker's gradients; returns the operations that do so.
-
-        Args:
-            number: int64: of the round that they are for.
-            rows: int64: how many rows they are the mean over.
-        """
+        """Returns the operations that add a worker's gradients, means over `rows` rows, to a round; both int64."""
         return [
             each.add(gradient, number, tf.cast(rows, each.variable.dtype))
             for each, gradient in zip(self._each, gradients, strict=True)
         ]
 
     def take(self, of: Round) -> list[Any]:
-        """Empties all; returns the mean of what they had for a round, on the parameter servers."""
+        """Empties all accumulators; returns the mean gradients of a round, on the parameter servers."""
         taken = []
         for each in self._each:
             with tf.device(each.variable.device):
@@ -64,7 +53,7 @@ class Accumulators:
         return taken
 
     def throw_away(self) -> list[Any]:
-        """Empties all, whether they have anything or not; returns the operations that do so."""
+        """Returns the operations that empty all accumulators, even those that are empty."""
         emptied = []
         for each in self._each:
             with tf.device(each.variable.device):
@@ -73,7 +62,7 @@ class Accumulators:
 
 
 class _Sum:
-    """That of a dense gradient."""
+    """The accumulator of a dense gradient."""
 
     def __init__(self, place: int, variable: Any) -> None:
         self.variable = variable
@@ -93,7 +82,7 @@ class _Sum:
 
     def throw_away(self) -> list[Any]:
         handle, nothing = self._handle(), tf.zeros(self.variable.shape, self.variable.dtype)
-        # Taking waits for one gradient at least.
+        # Taking blocks until there is at least one gradient.
         added = tf.raw_ops.ResourceAccumulatorApplyGradient(handle=handle, local_step=tf.int64.max, gradient=nothing)
         with tf.control_dependencies([added]):
             return [self._take(handle).op]
@@ -108,7 +97,7 @@ class _Sum:
 
 
 class _Queue:
-    """Those of a sparse gradient, one by one."""
+    """The queue of a sparse gradient."""
 
     def __init__(self, place: int, variable: Any, indices: Any) -> None:
         self.variable = variable
@@ -132,7 +121,7 @@ class _Queue:
             number.set_shape(())
             more.set_shape((None,))
             weighted.set_shape((None, *width))
-            wanted = tf.cast(tf.equal(number, of.number), tf.int64)  # a round before may have left some
+            wanted = tf.cast(tf.equal(number, of.number), tf.int64)  # an earlier round may have left some
             count = wanted * tf.shape(more, tf.int64)[0]
             return (
                 parts + wanted,
@@ -147,7 +136,7 @@ class _Queue:
         return tf.IndexedSlices(values / tf.cast(of.rows, self.variable.dtype), indices, shape)
 
     def throw_away(self) -> list[Any]:
-        return []  # whoever takes next leaves it out
+        return []  # the next `take` skips them by their round
 
     def _handle(self) -> Any:
         return tf.raw_ops.FIFOQueueV2(component_types=self._kinds, shared_name=self._name)

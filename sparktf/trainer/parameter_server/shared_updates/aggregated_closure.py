@@ -1,4 +1,4 @@
-"""What runs on a worker where several workers' gradients make one update: gradients, and their way to the others."""
+"""The closure of a worker when updates are aggregated: it computes gradients and adds them to a round."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from sparktf.trainer.model.averages import average_in_place
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
-from sparktf.trainer.model.tracing import recorded
+from sparktf.trainer.model.tracing import recording
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.shared_updates.accumulators import Accumulators, Round
 from sparktf.trainer.parameter_server.shared_updates.rounds import RoundVerdict
 from sparktf.trainer.parameter_server.update.packing import PART_DONE, PAUSE, WHO, bring_rows
 
 BEGIN = "sparktf_begin"
-"""Tokens of PyFuncs of the coordinator, which has a `Rounds`: (who) -> number of the round."""
+"""Tokens of PyFuncs on the coordinator, which owns the `Rounds`: (who) -> number of the round."""
 
 ENTER = "sparktf_enter"
-"""(who, number, rows) -> whether the gradient goes into the round."""
+"""(who, number, rows) -> whether the round takes the gradient."""
 
 OUTCOME = "sparktf_outcome"
 """(who, number, whether the gradient is there) -> int64 [2]: the verdict, and the number of the next round."""
@@ -29,22 +29,18 @@ _COORDINATOR = "/job:chief/replica:0/task:0/device:CPU:0"
 
 
 class AggregatedClosure:
-    """As `Closure`, but for its updates: the coordinator makes them, once it has the gradients of so many workers.
+    """As `Closure`, but the coordinator makes the updates, once a round has enough gradients.
 
-    A gradient that comes too late is computed again, of the same rows, with the variables of the next round.
+    A gradient that is too late is computed again from the same rows, with the variables of the next round.
 
     Attributes:
-        function: To be scheduled with what `packing.asked_for` returns; returns the receipts as JSON.
-        update: For the coordinator to make an update: int64 [3], as `Round` has them.
-        throw_away: For the coordinator to forget what a round has.
+        function: Schedule it with the result of `packing.asked_for`; returns the receipts as JSON.
+        update: Makes an update, on the coordinator; takes a `Round` as int64 [3].
+        throw_away: Drops the gradients of a round, on the coordinator.
     """
 
     def __init__(self, strategy: Any, model: UserModel, *, batch_size: int) -> None:
-        """Lets the model create its lazy variables, and traces all functions; to be called in the strategy's scope.
-
-        Args:
-            batch_size: Rows of a gradient.
-        """
+        """Lets the model create its lazy variables, and traces all functions; call it in the strategy's scope."""
         self._strategy = strategy
         self._model = model
         self._batch_size = batch_size
@@ -52,7 +48,7 @@ class AggregatedClosure:
         model.use_own_reduction()
         count_atomically([model.model])
         average_in_place(model.model)
-        with naming_tensors(model.spec), recorded():
+        with naming_tensors(model.spec), recording():
             strategy.run(self._warm_up)
         used = [(v, kind) for v, kind in zip(model.trained(), self._kinds, strict=True) if kind is not None]
         self._accumulators = Accumulators([v for v, _ in used], [kind for _, kind in used])
@@ -70,10 +66,10 @@ class AggregatedClosure:
         return _called(PART_DONE, [take, done, total], tf.string)
 
     def _gradients_of(self, rows: Tensors, n: Any, tries: Any, who: Any, number: Any) -> tuple[Any, Any]:
-        """Has gradients of all rows go into updates; returns of how many rows they did, and the sum of their loss.
+        """Brings the gradients of all rows into updates; returns the number of rows that went in, and their loss sum.
 
         Args:
-            tries: It computes so many at most: one that is always late comes back, too.
+            tries: The most gradients to compute, so that a worker that is always late returns, too.
         """
 
         def goes_on(left: Any, done: Any, total: Any, number: Any) -> Any:
@@ -82,7 +78,7 @@ class AggregatedClosure:
 
         def step(left: Any, done: Any, total: Any, number: Any) -> tuple[Any, Any, Any, Any]:
             stop = tf.minimum(done + self._batch_size, n)
-            # The variables are read once the round's number is known: the loop's condition asks for it.
+            # The variables are read after the round's number is known, since the loop's condition needs that.
             loss, *gradients = self._strategy.run(self._gradients, args=(rows_of(rows, done, stop),))
             verdict, following = self._take_part(gradients, stop - done, who, number)
             is_made = tf.equal(verdict, RoundVerdict.MADE.value)
@@ -94,7 +90,7 @@ class AggregatedClosure:
         return done, total
 
     def _take_part(self, gradients: list[Any], rows: Any, who: Any, number: Any) -> tuple[Any, Any]:
-        """Has the gradients go into a round, and waits for its end; returns verdict, and number of the next one."""
+        """Offers the gradients to a round, and waits for its end; returns the verdict and the next round's number."""
         with tf.control_dependencies(tf.nest.flatten(gradients, expand_composites=True)), tf.device(_COORDINATOR):
             is_in = _called(ENTER, [who, number, rows], tf.bool)
 

@@ -1,4 +1,4 @@
-"""The coordinator's end of updates that several workers make together: who takes part, and making them."""
+"""The coordinator's side of aggregated updates: it answers the workers about rounds, and makes the updates."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sparktf.trainer.parameter_server.shared_updates.rounds import Phase, Rounds
 
 
 class Aggregation:
-    """Answers the PyFuncs of `aggregated_closure`, and makes the updates, in a thread of its own; thread-safe."""
+    """Answers the PyFuncs of `aggregated_closure`, and makes the updates in a thread; thread-safe."""
 
     def __init__(
         self, rounds: Rounds, update: Callable[[Any], Any], throw_away: Callable[[], Any], sending: threading.Lock
     ) -> None:
-        """Makes nothing before `open`.
+        """Makes no update before `open`.
 
         Args:
-            update: Makes an update of the gradients that are there: int64 [3], as `Rounds.sizes`.
-            throw_away: Forgets what is there.
-            sending: Held while the cluster's definition is sent out: functions would be refused then.
+            update: Makes an update of a round's gradients; takes `Rounds.sizes` as int64 [3].
+            throw_away: Drops a round's gradients.
+            sending: Held while the cluster definition is sent: TensorFlow refuses functions meanwhile.
         """
         self._rounds = rounds
         self._update = update
@@ -34,11 +34,11 @@ class Aggregation:
         self._sending = sending
         self._changed = threading.Condition()
         self._error: BaseException | None = None
-        # TensorFlow holds them by weak references alone.
+        # TensorFlow holds them only by weak references.
         self._functions = {BEGIN: self._begin, ENTER: self._enter, OUTCOME: self._outcome}
 
     def start(self) -> None:
-        """Has TensorFlow call this object, and begins to make updates."""
+        """Registers the PyFuncs with TensorFlow, and begins to make updates."""
         script_ops._py_funcs._funcs.update(self._functions)
         threading.Thread(target=self._run, name="updates", daemon=True).start()
 
@@ -46,10 +46,10 @@ class Aggregation:
 
     @property
     def steps(self) -> int:
-        """Updates that were made.
+        """Number of updates made.
 
         Raises:
-            Exception: what has kept one from being made.
+            Exception: the error that kept one from being made.
         """
         with self._changed:
             if self._error is not None:
@@ -58,29 +58,29 @@ class Aggregation:
 
     @property
     def dropped(self) -> int:
-        """Gradients that were computed for nothing."""
+        """Number of gradients that went into no update."""
         with self._changed:
             return self._rounds.dropped
 
     def begin_epoch(self) -> None:
-        """Takes everybody for somebody with rows."""
+        """See `Rounds.begin_epoch`."""
         with self._changed:
             self._rounds.begin_epoch()
 
     def open(self, updates: int | None) -> None:
-        """Has workers make updates, so many at most."""
+        """See `Rounds.open`."""
         with self._changed:
             self._rounds.open(updates)
 
     def close(self) -> None:
-        """Has nobody make updates any more; the one that is being made still is."""
+        """Begins no further update; waits for the one in progress."""
         with self._changed:
             self._rounds.close()
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._error or self._rounds.phase is Phase.CLOSED)
 
     def succeed(self, incarnations: Mapping[NodeId, int]) -> None:
-        """Takes nothing more of incarnations of workers before these."""
+        """Accepts nothing more from incarnations of workers before these."""
         with self._changed:
             for node, incarnation in incarnations.items():
                 self._rounds.succeed(node.index, incarnation)

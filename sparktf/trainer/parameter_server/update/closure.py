@@ -14,14 +14,14 @@ from sparktf.trainer.model.averages import average_in_place
 from sparktf.trainer.model.contract import naming_tensors
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
-from sparktf.trainer.model.tracing import recorded
+from sparktf.trainer.model.tracing import recording
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.update.handles import without_handles
+from sparktf.trainer.parameter_server.update.packed_rows import PackedRows
+from sparktf.trainer.parameter_server.update.packed_variables import PackedVariables, small
 from sparktf.trainer.parameter_server.update.packing import bring_rows, mark_trained
-from sparktf.trainer.parameter_server.update.rows_together import RowsTogether
 from sparktf.trainer.parameter_server.update.stages import Stages, Touched
 from sparktf.trainer.parameter_server.update.staleness import StaleUpdates
-from sparktf.trainer.parameter_server.update.together import Together, small
 
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 """Settings of an optimizer."""
@@ -53,7 +53,7 @@ class Closure:
         average_in_place(model.model)
         self._variables = model.trained()
         self._small: list[int] = []
-        with naming_tensors(model.spec), recorded():
+        with naming_tensors(model.spec), recording():
             strategy.run(self._warm_up)
         # What clips gradients would fetch them back from the parameter servers.
         self._clips = any(getattr(model.optimizer, name, None) for name in _CLIPS)
@@ -112,13 +112,13 @@ class Closure:
         return tf.while_loop(lambda k, *_: k < updates, update, start)[1]
 
     def _read(self) -> list[Any]:
-        return Together(self._variables, self._small).flat
+        return PackedVariables(self._variables, self._small).flat
 
     # Nothing of ours is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _update(self, rows: Tensors, table: Any) -> tuple[Any, ...]:
         touched, applied = Touched(self._variables), self._stale.read()
-        stages, together = Stages(), Together(self._variables, self._small)
+        stages, together = Stages(), PackedVariables(self._variables, self._small)
         alone = Touched(self._others)
         loss, gradients, read = self._gradients(rows, together)
         stages.end_reading([*read, *alone.reads()])
@@ -130,23 +130,23 @@ class Closure:
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _update_plain(self, rows: Tensors, *read: Any) -> tuple[Any, ...]:
         touched = Touched(self._variables)
-        together = Together(self._variables, self._small, read)
+        together = PackedVariables(self._variables, self._small, read)
         loss, gradients, _ = self._gradients(rows, together)
         self._apply(gradients, together)
         self._stale.count(touched.writes())
         # The next update's values come back from where these gradients go: one trip for both.
         return tf.stack([loss / self._replicas, math.nan, math.nan]), *together.read()
 
-    def _gradients(self, rows: Tensors, together: Together) -> tuple[Any, list[Any], list[Any]]:
+    def _gradients(self, rows: Tensors, together: PackedVariables) -> tuple[Any, list[Any], list[Any]]:
         """Returns the loss, the gradients by all variables, and what was read of these together."""
-        tables, scale = RowsTogether(self._tables), tf.constant(float(self._replicas))
+        tables, scale = PackedRows(self._tables), tf.constant(float(self._replicas))
         with together.in_use(), tables.in_use():
             loss, found = self._model.gradients(rows, scale, [*together.values, tables.anchor])
         count = len(self._variables)
         gradients = together.gradients(found[:count], found[count:-1])
         return loss, tables.gradients(self._variables, gradients), [*together.values, *tables.values]
 
-    def _apply(self, gradients: list[Any], together: Together) -> None:
+    def _apply(self, gradients: list[Any], together: PackedVariables) -> None:
         self._model.apply(gradients if self._clips else together.sent(gradients))
 
     def _warm_up(self) -> None:

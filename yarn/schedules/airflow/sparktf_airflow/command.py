@@ -1,4 +1,4 @@
-"""A command whose lines are read as it says them, and of which nothing goes on when it has ended."""
+"""A command whose lines are read as they come, and of which nothing remains when it has ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Command:
         """Starts it.
 
         Args:
-            env: What its environment is; None: that of this process.
+            env: Its environment; None for that of this process.
 
         Raises:
             OSError: it cannot be started.
@@ -36,7 +36,7 @@ class Command:
         self._end.start()
 
     def lines(self) -> Iterator[str]:
-        """Yields what it says, line by line, until it has ended."""
+        """Yields its output line by line, until it has ended."""
         if (said := self._process.stdout) is not None:
             with said:
                 yield from said
@@ -47,7 +47,7 @@ class Command:
         return self._process.wait()
 
     def stop(self, within_s: float) -> None:
-        """Does what Ctrl-C does, and ends it if it has not ended in time."""
+        """Interrupts it as Ctrl-C does, and kills it if it has not ended in time."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGTERM)
         self._end.join(within_s)

@@ -56,7 +56,7 @@ class SparktfOperator(BaseOperator):  # type: ignore[misc]
         conclude(self._run, code)
 
     def on_kill(self) -> None:
-        """Does what Ctrl-C does, and waits for sparktf to have ended its application."""
+        """Interrupts the command, as Ctrl-C does, and waits for sparktf to have ended its application."""
         if self._command is not None:
             self._command.stop(_STOP_S)
 
@@ -128,7 +128,7 @@ class SparktfYarnOperator(SparktfOperator):
         )
 
     def ended(self, context: Any, event: Mapping[str, Any]) -> None:
-        """Goes on when the application has ended."""
+        """Resumes when the application has ended."""
         self.log.info("%s has ended with %s: yarn logs -applicationId %s", self._run, event, event["application"])
         if event["code"] is None:
             raise AirflowFailException(

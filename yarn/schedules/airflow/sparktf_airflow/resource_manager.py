@@ -74,7 +74,7 @@ class ResourceManager:
         return str(max(found, key=lambda app: app["startedTime"])["id"]) if found else None
 
     def exit_code(self, application: str) -> int | None:
-        """Returns what the run of an application has ended with, as `sparktf submit` would; None if it has not.
+        """Returns the exit code of an application's run, as `sparktf submit` would; None if it has not ended.
 
         Raises:
             OSError: no ResourceManager answers.

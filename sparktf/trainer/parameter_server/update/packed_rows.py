@@ -31,7 +31,7 @@ class _Crossed(NamedTuple):
     sizes: Any
 
 
-class RowsTogether:
+class PackedRows:
     """The tables of an update in the graph that is being recorded.
 
     Attributes:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
-from sparktf.config.gate_section import GateConfig
 from sparktf.errors import ErrorRecord, GatedError, ModelContractError, NotComparedError, TornCheckpointError
-from sparktf.nightly.release import Release
-from sparktf.nightly.warm_start import FoundModel
+from sparktf.published.release import Release
 from sparktf.published.serving import ModelManifest, Published, Serving, Version
 from sparktf.results.comparison import Comparison
-from sparktf.results.gating import Levelled, best_of
+from sparktf.results.gating import Levelled, best_version
 from sparktf.results.keep import metric_rule
 from sparktf.results.result import RunResult
 from sparktf.wire.model_source import ModelSource
+
+
+class FoundModel(NamedTuple):
+    """A model that a run may begin from, or be compared with.
+
+    Attributes:
+        date: Day that it is of, as YYYY-MM-DD; "" where nobody knows.
+    """
+
+    source: ModelSource
+    date: str = ""
 
 
 def champion_of(serving: Serving, run_id: str) -> FoundModel | None:
@@ -35,29 +45,32 @@ def champion_of(serving: Serving, run_id: str) -> FoundModel | None:
     return FoundModel(_source(version, manifest, label), manifest.date)
 
 
-def anchor_of(serving: Serving, champion: ModelSource, gate: GateConfig) -> FoundModel | None:
+def anchor_of(
+    serving: Serving, champion: ModelSource, last: int, metric: str, mode: Literal["auto", "min", "max"]
+) -> FoundModel | None:
     """Returns the best of the versions published last; None where that is the champion, or nothing is known of any.
 
-    The first metric that has a tolerance says which one is the best.
+    Args:
+        last: How many versions are looked at, up to the champion.
+        metric: Says which one is the best.
+        mode: Whether it should be small or large.
 
     Raises:
         StorageError: the storage failed.
     """
-    asked = next(((name, m) for name, m in gate.metrics.items() if m.tolerance is not None), None)
-    if champion.version is None or not gate.anchor or asked is None:
+    if champion.version is None:
         return None
-    last = serving.until(champion.version, gate.anchor)
-    name, metric = asked
-    known = sorted({known for _, manifest in last for known in manifest.levels})
+    versions = serving.until(champion.version, last)
+    known = sorted({known for _, manifest in versions for known in manifest.levels})
     try:
-        rule = metric_rule(name, metric.mode, known, ("gate.metrics", f"gate.metrics.{name}.mode"))
+        rule = metric_rule(metric, mode, known, ("gate.metrics", f"gate.metrics.{metric}.mode"))
     except ModelContractError:  # none of these versions was judged by it, or the trainers refuse it by name
         return None
-    best = best_of([Levelled(version.number, manifest.levels) for version, manifest in last], rule)
+    best = best_version([Levelled(version.number, manifest.levels) for version, manifest in versions], rule)
     if best is None or best == champion.version:
         return None
-    version, manifest = next(found for found in last if found[0].number == best)
-    return FoundModel(_source(version, manifest, f"version {best}, the best of the last {gate.anchor}"), manifest.date)
+    version, manifest = next(found for found in versions if found[0].number == best)
+    return FoundModel(_source(version, manifest, f"version {best}, the best of the last {last}"), manifest.date)
 
 
 def _source(version: Version, manifest: ModelManifest, label: str) -> ModelSource:

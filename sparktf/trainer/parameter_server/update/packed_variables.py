@@ -31,7 +31,7 @@ def small(variables: Sequence[Any], gradients: Sequence[Any]) -> list[int]:
     return [i for i, (variable, gradient) in pairs if isinstance(gradient, tf.Tensor) and _is_small(variable, gradient)]
 
 
-class Together:
+class PackedVariables:
     """The small variables of an update in the graph that is being recorded, as they are when this is made.
 
     Attributes:

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparktf.config.yaml import load_yaml
-from sparktf.driver.plan.plan import Plan
-from sparktf.driver.plan.stored_plan import load_plan
-from sparktf.errors import (
-    ConfigError,
-    ModelContractError,
-    StorageError,
-    StorageNotFoundError,
-    TornCheckpointError,
-    Verdict,
-)
-from sparktf.published.mlmodel import mlmodel_of
+from sparktf.errors import ModelContractError, StorageError, StorageNotFoundError, TornCheckpointError
 from sparktf.published.serving import ModelManifest, Serving
 from sparktf.results.gating import levels_after
 from sparktf.results.result import RunResult
@@ -28,7 +17,6 @@ from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.transactions.checkpoints import MANIFEST, FileManifest, parse_manifest
 from sparktf.storage.transactions.leftovers import staged_name, sweep
-from sparktf.storage.transactions.results import read_result
 from sparktf.wire.uploads import StagedFile
 
 _STAGED = "_staged-"
@@ -43,6 +31,7 @@ class Release:
     Attributes:
         date: Day that the model is of, as YYYY-MM-DD.
         now_s: Seconds since 1970.
+        read: Returns the data that the run has read, as its plan says it: `plan_hash` and more.
         mlmodel: Content of a file `MLmodel`; empty for none.
     """
 
@@ -51,6 +40,7 @@ class Release:
     result: RunResult
     date: str
     now_s: float
+    read: Callable[[], Mapping[str, Any]]
     mlmodel: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -78,9 +68,9 @@ class Release:
         return staged
 
     def _fill(self, staged: str) -> None:
-        plan = load_plan(self.storage, self.rundir.plan)
+        data = self.read()
         files = self._copy(staged)
-        beside: dict[str, Any] = {"metrics.json": self.result.metrics, "data.json": _data(plan)}
+        beside: dict[str, Any] = {"metrics.json": self.result.metrics, "data.json": data}
         if self.mlmodel:
             beside["MLmodel"] = self.mlmodel  # YAML, of which JSON is a part
         for name, content in beside.items():
@@ -93,7 +83,7 @@ class Release:
             run_id=self.run_id,
             date=self.date,
             published=dt.datetime.fromtimestamp(self.now_s, dt.UTC).isoformat(timespec="seconds"),
-            plan_hash=plan.plan_hash,
+            plan_hash=data["plan_hash"],
             steps=self.result.steps,
             full_date=self.result.carried.full_date if self.result.carried else self.date,
             levels=self._levels(),
@@ -137,13 +127,14 @@ def release_of(
     result: RunResult,
     date: str | None,
     now_s: float,
+    read: Callable[[], Mapping[str, Any]],
     mlmodel: Mapping[str, Any] | None = None,
 ) -> Release:
     """Returns what a run has to publish.
 
     Args:
         date: Day that its model is of; None for today (UTC).
-        mlmodel: See `Release`.
+        read, mlmodel: See `Release`.
 
     Raises:
         ModelContractError: it has exported no model.
@@ -154,35 +145,4 @@ def release_of(
             "node.export(model)"
         )
     today = dt.datetime.fromtimestamp(now_s, dt.UTC).date().isoformat()
-    return Release(storage, rundir, result, date or today, now_s, mlmodel or {})
-
-
-def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Release:
-    """Returns what a run that has ended has to publish, of the day that its configuration said, else of its own.
-
-    Raises:
-        ConfigError: there is no such run, it has not ended, or it has failed.
-        ModelContractError: it has exported no model.
-    """
-    try:
-        result = read_result(storage, rundir.result)
-    except StorageNotFoundError:
-        raise ConfigError(f"{rundir.path} has no result.json: there is no such run, or it has not ended") from None
-    if result.verdict not in (Verdict.DONE, Verdict.GATED):
-        raise ConfigError(
-            f"run {rundir.name}/{rundir.run_id} ended with exit code {int(result.verdict)}, and has no model to "
-            "publish: submit it again"
-        )
-    config = load_yaml(storage.read_bytes(rundir.config).decode())
-    date = (config.get("publish") or {}).get("date")
-    date = date or result.date or result.started[: len("2026-11-20")]
-    return release_of(storage, rundir, result, date, now_s, mlmodel_of(config))
-
-
-def _data(plan: Plan) -> dict[str, Any]:
-    """Returns what the run has read: the plan's files; of a stream that Spark fed, that it did."""
-    files: list[dict[str, Any]] = [{"path": path} for path in plan.files]
-    if plan.stamps is not None:
-        for file, stamp in zip(files, plan.stamps.tolist(), strict=True):
-            file["nbytes"], file["modified_ms"] = stamp[:2]
-    return {"plan_hash": plan.plan_hash, "files": files, "fed_by_spark": [stream.value for stream in plan.staged]}
+    return Release(storage, rundir, result, date or today, now_s, read, mlmodel or {})

@@ -1,0 +1,247 @@
+"""What a run is refused for before it holds anything: one list, in the order in which it is told.
+
+The run itself (`SparkSite`), `sparktf check` and `sparktf plan` go through this list, and each runs the checks whose
+needs it has. Making the plan is no check of the list: it comes between those that need one and those that do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from sparktf.config.job import JobConfig
+from sparktf.driver.code.module import binds, check_code, require_module, search_path
+from sparktf.driver.output import check_folder, check_output
+from sparktf.driver.plan.kept_apart import check_predictions
+from sparktf.driver.source.choice import check_may_be_fed
+from sparktf.driver.spark.application import check_slots, check_speculation
+from sparktf.driver.spark.cluster_agents import check_engine
+from sparktf.driver.spark.encryption import check_encryption
+from sparktf.driver.spark.masters import Slots
+from sparktf.errors import PreflightError, SparkTFError, StoragePermissionError
+from sparktf.rundir import RunDirectory
+from sparktf.storage.file_systems import FileSystems
+from sparktf.topology import gang_text
+
+
+class Basis(Enum):
+    """What a check takes besides the configuration and the slots that its master promises."""
+
+    LISTING = auto()
+    """The output may be read."""
+
+    WRITING = auto()
+    """The output may be written to."""
+
+    SPARK = auto()
+    """The application: its settings, and the Python of its driver."""
+
+    FED = auto()
+    """A plan, of which Spark feeds a stream."""
+
+    AGENTS = auto()
+    """Nodes that are held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A run that has not begun, as far as those who look at it know.
+
+    Attributes:
+        config: With its paths normalised.
+        slots: That its master promises.
+        has: What there is to look at.
+        given_rdd: Whether the run was handed an RDD, which Spark surely feeds.
+        rundir: None where nothing says which run it is.
+        settings: Spark's, as the application has them; with `Basis.SPARK`.
+        leaves_slots: Whether the nodes leave Spark a slot of each executor; with `Basis.AGENTS`.
+    """
+
+    config: JobConfig
+    slots: Slots
+    systems: FileSystems
+    has: Collection[Basis] = ()
+    given_rdd: bool = False
+    rundir: RunDirectory | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    leaves_slots: bool = True
+
+
+@dataclass
+class Findings:
+    """What was found.
+
+    Attributes:
+        known: What is as it should be, a line each.
+        unknown: What could not be looked at without Spark, TensorFlow and writing.
+        left: What nobody looks at before a run.
+        warnings: What does not refuse the run.
+        errors: What is wrong, in the order in which a run would meet it.
+    """
+
+    known: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    errors: list[SparkTFError] = field(default_factory=list)
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Keeps the error of one part of the check, so that the others are done as well."""
+        try:
+            yield
+        except SparkTFError as error:
+            self.errors.append(error)
+
+    def lines(self) -> list[str]:
+        """Returns what `sparktf check` says where nothing is wrong."""
+        lines = [f"# {line}" for line in self.known]
+        for when, what in (("without --deep", self.unknown), ("before a run", self.left)):
+            lines += [f"# not checked {when}: {'; '.join(what)}"] if what else []
+        return lines
+
+
+class RunCheck(NamedTuple):
+    """One reason to refuse a run.
+
+    Attributes:
+        look: Raises the error that refuses the run; adds to the findings what is to be told otherwise.
+    """
+
+    look: Callable[[Scene, Findings], None]
+    needs: frozenset[Basis]
+
+
+def due(has: Collection[Basis], before: Collection[Basis] | None = None) -> Sequence[RunCheck]:
+    """Returns the checks whose needs there are.
+
+    Args:
+        before: The needs that there were at an earlier look, whose checks are not done again; None for no such look.
+    """
+    able = [check for check in CHECKS if check.needs <= {*has}]
+    return able if before is None else [check for check in able if not check.needs <= {*before}]
+
+
+def look_at_run(scene: Scene, found: Findings, before: Collection[Basis] | None = None) -> None:
+    """Does the checks that are due, and keeps all errors; see `due`."""
+    for check in due(scene.has, before):
+        with found.part():
+            check.look(scene, found)
+
+
+def refuse_run(scene: Scene, warn: Callable[[str], None], before: Collection[Basis] | None = None) -> None:
+    """Does the checks that are due, and raises the first error, as a run does; see `due`.
+
+    Raises:
+        SparkTFError: the run is refused.
+    """
+    found = Findings()
+    try:
+        for check in due(scene.has, before):
+            check.look(scene, found)
+    finally:
+        for warning in found.warnings:
+            warn(warning)
+
+
+def _code(scene: Scene, found: Findings) -> None:
+    config = scene.config
+    check_code(config)
+    path = search_path(config.code_folder)
+    for key, module in config.modules.items():
+        origin = require_module(key, module, config.code_folder).origin
+        prepare = ", with prepare" if key == "model" and binds(module, "prepare", path) else ""
+        found.known.append(f"{key}: {config.function_of(key)} of {origin or module}{prepare}")
+
+
+def _engine(scene: Scene, found: Findings) -> None:
+    if scene.config.cluster.engine == "tensorflowonspark":
+        check_engine()
+
+
+def _slots(scene: Scene, found: Findings) -> None:
+    cluster, slots = scene.config.cluster, scene.slots
+    # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
+    is_fed = scene.given_rdd or scene.config.data.mode == "spark"
+    check_slots(slots, cluster, feeders=is_fed or None)
+    room = "" if slots.total is None else f", which has {slots.total} slots"
+    shape = cluster.shape
+    roles = f" ({gang_text(shape.members(shape.nodes))})" if len(shape.wanted) > 1 else ""
+    found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master.url}{room}")
+
+
+def _encryption(scene: Scene, found: Findings) -> None:
+    if not scene.slots.master.one_machine:
+        warning = check_encryption(scene.settings, scene.config.security.tls)
+        found.warnings += filter(None, [warning])
+
+
+def _memory(scene: Scene, found: Findings) -> None:
+    scene.slots.master.check_memory(scene.settings, scene.config.cluster.node_memory)
+
+
+def _can_be_written(scene: Scene, found: Findings) -> None:
+    path = scene.config.output.path
+    check_output(scene.systems.open(path), path)
+    found.known.append(f"output: {path} can be written")
+
+
+def _predictions(scene: Scene, found: Findings) -> None:
+    check_predictions(scene.config, scene.systems)
+
+
+def _can_be_read(scene: Scene, found: Findings) -> None:
+    path, rundir = scene.config.output.path, scene.rundir
+    storage = scene.systems.open(path)
+    try:
+        storage.exists(path if rundir is None else rundir.result)
+    except StoragePermissionError as error:
+        raise PreflightError(f"output.path cannot be read: {error}") from error
+    if rundir is not None:
+        check_folder(storage, rundir)
+    found.unknown.append("whether output.path can be written, since nothing is")
+
+
+def _may_be_fed(scene: Scene, found: Findings) -> None:
+    check_may_be_fed(scene.config, "as its stored plan says")  # who makes a plan has looked before
+
+
+def _feeders(scene: Scene, found: Findings) -> None:
+    if not found.errors:  # one of them may be that there is no room for the nodes alone
+        check_slots(scene.slots, scene.config.cluster, feeders=True)
+
+
+def _speculation(scene: Scene, found: Findings) -> None:
+    check_speculation(scene.slots, speculation=scene.settings.get("spark.speculation", "false").lower() == "true")
+
+
+def _room_beside_nodes(scene: Scene, found: Findings) -> None:
+    if not scene.leaves_slots:
+        raise PreflightError(
+            "this cluster's nodes hold all cores of their executors, and Spark is to feed them now: "
+            "begin with a training that Spark feeds, or use a cluster of its own"
+        )
+
+
+def _check(look: Callable[[Scene, Findings], None], *needs: Basis) -> RunCheck:
+    return RunCheck(look, frozenset(needs))
+
+
+CHECKS: Sequence[RunCheck] = (
+    _check(_code),
+    _check(_engine, Basis.SPARK),
+    _check(_slots),
+    _check(_encryption, Basis.SPARK),
+    _check(_memory, Basis.SPARK),
+    _check(_can_be_written, Basis.WRITING),
+    _check(_predictions),
+    _check(_can_be_read, Basis.LISTING),
+    _check(_may_be_fed, Basis.FED),
+    _check(_feeders, Basis.FED),
+    _check(_speculation, Basis.FED, Basis.SPARK),
+    _check(_room_beside_nodes, Basis.FED, Basis.AGENTS),
+)
+"""All there are. What a run has to own first is looked at by `Tenure`, by the same functions: reading and writing."""

@@ -1,0 +1,145 @@
+"""A folder that takes the place of another one: readers find the old one or the new one, and one stays.
+
+<above>/
+    records/                       what readers look at
+    _records-1a2b3c4d/             on its way
+    _records-before-1a2b3c4d/      what was in its place, for the moment between two renames
+
+No file system here exchanges two folders in one step. So there is that moment, and whoever is killed in it leaves what
+was there under a name that says where it belongs: the next one that writes there puts it back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
+from sparktf.storage.base import Storage, name_of
+from sparktf.storage.transactions.leftovers import NONCE, is_left, staged_name
+
+_BEFORE = "before-"
+
+_TRIES = 20
+"""So often a place is looked at again because another process has filled or emptied it at the same moment."""
+
+
+def replace_folder(
+    storage: Storage,
+    source: str,
+    target: str,
+    new_aside: Callable[[], str],
+    check: Callable[[str], None] = lambda folder: None,
+) -> tuple[str, ...]:
+    """Renames a folder to a place where another one may be; returns where that lies now, to be deleted.
+
+    Args:
+        new_aside: Returns where to move what is there.
+        check: Raises what is to end it where a folder may not go; asked before it is moved, and after.
+
+    Raises:
+        StorageError: the storage failed; what was there is there, or lies where the message says.
+    """
+    taken: list[str] = []
+    try:
+        for _ in range(_TRIES):
+            with suppress(StorageExistsError):
+                storage.rename(source, target)
+                return tuple(taken)
+            check(target)
+            taken.append(new_aside())
+            with suppress(StorageNotFoundError):  # another process was quicker
+                storage.rename(target, taken[-1])
+                check(taken[-1])  # it may have come since it was looked at
+        raise StorageUnavailableError(f"{target} is replaced by others again and again: try again")
+    except BaseException as error:  # Ctrl-C too
+        for aside in reversed(taken):
+            _put_back(storage, aside, target, error)
+        raise
+
+
+def _put_back(storage: Storage, aside: str, target: str, error: BaseException) -> None:
+    try:
+        storage.rename(aside, target)
+    except (StorageNotFoundError, StorageExistsError):
+        pass  # nothing was moved there, or another one is in its place by now
+    except StorageError:
+        raise StorageError(
+            f"{target} could not be replaced: {error}; what was there lies in {aside}, and is put back by whoever "
+            "writes there next"
+        ) from error
+
+
+def restore(storage: Storage, aside: str, target: str) -> None:
+    """Puts back what a process has taken away that was killed before its own was there. Raises `StorageError`."""
+    if storage.exists(target):
+        storage.delete(aside)
+    else:
+        with suppress(StorageExistsError, StorageNotFoundError):  # another process was quicker
+            storage.rename(aside, target)
+
+
+class ReplacedFolder:
+    """A folder that is written beside its place, and then put there."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        """Touches nothing.
+
+        Args:
+            path: Without a slash at its end.
+        """
+        self._storage = storage
+        self._path = path
+        self._above, _, self._name = path.rpartition("/")
+
+    def tidy(self, now_s: float) -> None:
+        """Puts back what a killed process took away, and deletes what others left.
+
+        Args:
+            now_s: Since 1970.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        # Whole names: what is staged for another folder, whose name goes on where this one's ends, is not its own.
+        name = re.escape(self._name)
+        taken, left = re.compile(rf"_{name}-{_BEFORE}{NONCE}"), re.compile(rf"_{name}-{NONCE}")
+        with suppress(StorageNotFoundError):
+            for entry in self._storage.list(self._above or "/"):
+                if taken.fullmatch(name_of(entry.path)):
+                    restore(self._storage, entry.path, self._path)
+                elif left.fullmatch(name_of(entry.path)):
+                    with suppress(StorageError):  # that of somebody else, say, who may write here too
+                        if is_left(self._storage, entry, now_s):
+                            self._storage.delete(entry.path)
+
+    @contextmanager
+    def staged(self) -> Iterator[str]:
+        """Gives a block the path of a new folder beside, which is deleted at its end if it was not put in place."""
+        aside = self._aside()
+        try:
+            yield aside
+        finally:
+            with suppress(StorageError):
+                self._storage.delete(aside)
+
+    def put(self, staged: str, *, replaces: bool) -> None:
+        """Puts a folder that was staged in place.
+
+        Args:
+            replaces: Whether one may be there: else it stays.
+
+        Raises:
+            StorageExistsError: one is there, or has come meanwhile.
+            StorageError: the storage failed; what was there is there, or lies where the message says.
+        """
+        if not replaces:
+            self._storage.rename(staged, self._path)
+            return
+        for before in replace_folder(self._storage, staged, self._path, lambda: self._aside(_BEFORE)):
+            with suppress(StorageError):  # the next one that writes here does it
+                self._storage.delete(before)
+
+    def _aside(self, kind: str = "") -> str:
+        return f"{self._above}/{staged_name(f'_{self._name}-{kind}')}"
