@@ -156,7 +156,7 @@ WATCH_CALLS = {"os._exit"}
 MAY_ASK_FOR_ROLES = {
     "sparktf/topology.py",
     "sparktf/driver/gang/seating.py",
-    "sparktf/driver/attempt/asynchronous.py",
+    "sparktf/driver/attempt/disciplines.py",
     "sparktf/driver/attempt/evaluation.py",
     "sparktf/trainer/life.py",
 }
@@ -727,7 +727,7 @@ MAY_LISTEN = {
     "sparktf/executor/rendezvous.py",
     "sparktf/feed/channel/guest_feed.py",
     "sparktf/feed/channel/server.py",
-    "sparktf/trainer/parameter_server/listening.py",
+    "sparktf/trainer/parameter_server/ps.py",
     "sparktf/trainer/parameter_server/membership/doors.py",
 }
 UNPICKLES = re.compile(r"pickle\.loads?\(|allow_pickle=True|marshal\.loads?\(|shelve|joblib")

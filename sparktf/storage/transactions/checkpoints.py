@@ -46,7 +46,7 @@ _log = log_of(__name__)
 
 
 class FileManifest(Message):
-    """What makes a published folder whole: its files."""
+    """The files that make a published folder whole."""
 
     files: tuple[StagedFile, ...]
 
@@ -65,7 +65,7 @@ class FileManifest(Message):
 
 
 class Manifest(FileManifest):
-    """What a checkpoint is.
+    """The description of a checkpoint.
 
     Attributes:
         cursor: Position in the train stream.

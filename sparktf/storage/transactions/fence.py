@@ -272,6 +272,6 @@ def is_look_due(begun_s: float, under_way: bool, now_s: float) -> bool:
 
 
 def _attempt_and_term(name: str) -> tuple[int, int]:
-    """Returns what stands in the name of a fence; nothing of any other."""
+    """Returns the attempt and the term in the name of a fence; zeros for other names."""
     found = _FENCE.match(name)
     return (int(found[1]), int(found[2])) if found else (0, 0)

@@ -41,7 +41,7 @@ class HeadMovedError(Exception):
 
 
 class Edition(NamedTuple):
-    """What a head says.
+    """A numbered content of a head.
 
     Attributes:
         number: From 1 on; 0 before the first one.
@@ -174,7 +174,7 @@ class FolderHead:
 
 
 def edition_name(number: int) -> str:
-    """Returns what an edition's folder is called."""
+    """Returns the name of an edition's folder."""
     return f"{number:06d}"
 
 

@@ -1,4 +1,4 @@
-"""What is left on its way: processes that were killed leave folders and files under the names they stage under.
+"""Leftovers: a killed process leaves the folders and files that it had staged.
 
 Whoever stages gives its folder a name of its own, `staged_name`, which nobody else makes. What has such a name, and has
 not been touched for a day, has no writer any more: `sweep` deletes it, whatever day or run it was for.
@@ -62,7 +62,7 @@ def sweep(storage: Storage, folder: str, prefixes: tuple[str, ...], now_s: float
 
 
 def staged(storage: Storage, folder: str, prefixes: tuple[str, ...]) -> tuple[FileEntry, ...]:
-    """Returns what lies in a folder under names of these kinds, left or under way. Raises `StorageError`."""
+    """Lists staged entries of these kinds in a folder, left over or in use. Raises `StorageError`."""
     try:
         entries = storage.list(folder)
     except StorageNotFoundError:

@@ -1,4 +1,4 @@
-"""What a run's folder says of its owners: terms, which are editions of a `Head`; the newest counts."""
+"""The owners of a run by its folder: terms, which are editions of a `Head`; the newest counts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Owner(Message):
 
 
 class Term(NamedTuple):
-    """What one look has found.
+    """The newest term as one look found it.
 
     Attributes:
         number: Of the newest term; 0 if there is none.
@@ -75,7 +75,7 @@ def head_of(storage: Storage, terms: str, hasty: Storage | None = None) -> Head:
 
 
 def look(storage: Storage, terms: str) -> Term:
-    """Returns what there is of the newest term. Raises `StorageError`."""
+    """Reads the newest term. Raises `StorageError`."""
     head = head_of(storage, terms)
     while True:
         number, content = head.read()
@@ -109,7 +109,7 @@ def _read(storage: Storage, path: str) -> bytes:
 
 
 class LastWord(NamedTuple):
-    """What there is.
+    """The last sign of life of an owner.
 
     Attributes:
         heard_s: When it gave its last sign of life, by the storage's clock, in seconds since 1970; 0 for never.
