@@ -170,6 +170,7 @@ MUTANTS = (
     Mutant(
         "fence: a new driver moves the old one's away",
         {"sparktf.storage.transactions.fence.Fence._sweep": _nothing},
+        only="driver-frozen driver-twice",
     ),
     Mutant(
         "[1] a model is replaced through the fence",
