@@ -17,7 +17,6 @@ from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, s
 from sparktf.driver.gang.placement import Request, ask_beside
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler, Put, Voice
-from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.run_checks import Basis, Scene, refuse_run
 from sparktf.driver.source.choice import choose_feed
@@ -90,7 +89,7 @@ class SparkSite:
         """See `Site`."""
         # The functions in what `data.source` returns take along the code that was shipped before they were made.
         self.ship_code(config)
-        locate = partial(self._locate, warn=voice.warn)
+        locate = partial(locate_or_warn, self._spark, voice.warn)
         has_slots = self._agents is None or self._agents.leaves_slots
         origin, systems = self._origin_of(config), self.file_systems
         return choose_feed(self._spark, config, origin, systems, locate, voice.say, has_slots=has_slots)
@@ -204,12 +203,6 @@ class SparkSite:
         if self._origin is None:
             self._origin = Origin(self._spark, config, self._given)
         return self._origin
-
-    def _locate(self, files: Sequence[str], warn: Callable[[str], None]) -> Mapping[str, Sequence[FileBlock]]:
-        blocks, warning = locate_or_warn(self._spark, files)
-        if warning:
-            warn(warning)
-        return blocks
 
     def _ask_for_executors(self, config: JobConfig, plan: Plan, warn: Callable[[str], None]) -> int:
         """Asks the master for the executors that are missing; returns how many there will be."""

@@ -187,7 +187,7 @@ class Watch:
             self.writer.put(partial(self.committer.check_room, due.weights))
         if due.carried is not None and not self._carried_is_said:
             self._carried_is_said = True
-            self.display.say(due.carried.gang_text())
+            self.display.say(due.carried.in_words())
         self._commit(due.commits)
         for reported in due.metrics:
             self.display.metrics(reported)

@@ -147,7 +147,7 @@ class Reserved:
         swept = self.roster.sweep()
         for lost, facts in zip(swept, self.site.facts([lost.agent for lost in swept]), strict=True):
             with self.roster.changed:
-                crew.agent_lost(lost.agent.id, lost.gang_text(facts), facts.log)
+                crew.agent_lost(lost.agent.id, lost.in_words(facts), facts.log)
 
     def look_after_agents(self, *, restart: bool = True) -> str | None:
         """Notices that all agents were given up, and starts them again; returns why they were.
@@ -174,7 +174,7 @@ class Reserved:
         while (then := stopped(self.roster.is_quiet(), deadline_s, self.clock.now_s())) is Next.WAIT:
             with self.roster.changed:
                 for lost in self.roster.sweep():
-                    crew.agent_lost(lost.agent.id, lost.gang_text())
+                    crew.agent_lost(lost.agent.id, lost.in_words())
             self.look_after_agents(restart=False)
             self.tick()
         if then is Next.GIVE_UP:
