@@ -17,7 +17,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sparktf.clock import Clock
-from sparktf.config.nodes import ClusterConfig
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.code.function_module import name_functions
 from sparktf.driver.gang.function_gang import FunctionGang
@@ -25,7 +24,7 @@ from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.spark.agents import SparkAgents
 from sparktf.driver.spark.application import slots_of
 from sparktf.driver.spark.jvm import default_file_system
-from sparktf.driver.spark.shipping import code_places
+from sparktf.driver.spark.shipping import code_places, ship_code
 from sparktf.driver.spark_site import SparkSite
 from sparktf.errors import NodeLostError
 from sparktf.executor.agent import AgentSettings
@@ -74,7 +73,7 @@ class Guests(FunctionGang):
         self._scratch = Path(str(spark.sparkContext._temp_dir))
         self._code = self._scratch / "functions"
         self._function = name_functions({"main": main}, self._code)["main"]
-        super().__init__(self._spark_site, len(self._template), TimeoutsConfig(), ClusterConfig().node_ports)
+        super().__init__(self._spark_site, len(self._template), TimeoutsConfig())
 
     def start(self) -> None:
         """Reserves the nodes and starts the function on each; returns when all of them have begun.
@@ -85,7 +84,7 @@ class Guests(FunctionGang):
             SparkTFError: a function failed at once.
         """
         module = self._function.partition(":")[0]
-        self._spark_site.ship_module(module, self._code)
+        ship_code(self._spark, {"function": module}, self._code)
         agents = self.reserve(module, self._reserve_s, self._spark_site.serve_functions, self._start_agents)
         self.begin(self._function, self._nodes(agents), agents, str(self._scratch / "guests"))
 
@@ -149,7 +148,7 @@ class Guests(FunctionGang):
     def answers(self, rows: RDD[Any]) -> RDD[Any]:
         """Returns the results of all rows, computed when someone asks for them."""
         settings = self._feed_settings()
-        return rows.mapPartitionsWithIndex(partial(_answers, settings=settings))
+        return rows.mapPartitionsWithIndex(partial(answer_guests, settings=settings))
 
     def _feed_settings(self) -> GuestFeedSettings:
         self.check()
@@ -212,7 +211,8 @@ class Guests(FunctionGang):
                 self._end_feed(place)
             self.await_until(lambda: self.functions.is_done, timeout_s)
             if grace_s:
-                self.await_grace(grace_s)
+                until_s = self.clock.now_s() + grace_s
+                self.await_until(lambda: self.functions.is_over or self.clock.now_s() >= until_s)
         finally:
             self.close()
 
@@ -273,7 +273,3 @@ class _Agents:
 
 def _started_beside(here: int, settings: AgentSettings, code: Sequence[str]) -> list[subprocess.Popen[bytes]]:
     return [start_beside(partition, settings, code) for partition in range(here)]
-
-
-def _answers(split: int, rows: Any, settings: GuestFeedSettings) -> Any:
-    return answer_guests(split, rows, settings)

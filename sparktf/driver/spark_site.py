@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -124,10 +123,6 @@ class SparkSite:
     def ship_code(self, config: JobConfig) -> None:
         """See `Site`."""
         ship_code(self._spark, config.modules, config.code_folder)
-
-    def ship_module(self, module: str, folder: Path) -> None:
-        """Brings a module that lies in a folder to where the agents run."""
-        ship_code(self._spark, {"function": module}, folder)
 
     def check_plan(self, config: JobConfig, plan: Plan) -> None:
         """See `Site`."""

@@ -50,7 +50,7 @@ def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -
         folder = work / "feed"
         folder.mkdir(mode=0o700)
         rest = (folder, access.secret, access.tls, queue)
-        server = started(host, spec.node_ports, lambda port: GuestServer(host, port, *rest))
+        server = started(host, "0", lambda port: GuestServer(host, port, *rest))
         address = server.address
     ready = Ready(**spec.sender, replicas=1, keras="none", versions={}, weights=0, data=address)
     reporter.send(Action.READY, ready)

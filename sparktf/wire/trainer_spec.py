@@ -107,7 +107,6 @@ class Function(Placed):
     Attributes:
         function: "module:function".
         guest: Who the node is to its function.
-        node_ports: Where it may take rows: as `cluster.node_ports`.
         timeouts: How long it waits for what.
     """
 
@@ -115,7 +114,6 @@ class Function(Placed):
     function: str
     guest: GuestNode
     timeouts: TimeoutsConfig
-    node_ports: str
 
     @property
     def modules(self) -> tuple[str, ...]:

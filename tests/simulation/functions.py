@@ -176,7 +176,7 @@ class FunctionWorld:
         self.clock = SimClock(self.driver)
         self.application, self.file_systems = Application("app"), FileSystems()
         made: Any = self
-        self.gang = FunctionGang(made, len(self.jobs), TIMEOUTS, "0")
+        self.gang = FunctionGang(made, len(self.jobs), TIMEOUTS)
         self.gang.roster.changed = SimCondition(self.driver, 0.05)
         self.fed = False
         self.functions: list[SimFunction] = []
@@ -210,7 +210,8 @@ class FunctionWorld:
                 self._feeder(split)
             self.gang.await_until(lambda: self.fed)
             self.gang.await_until(lambda: self.gang.functions.is_done)
-            self.gang.await_grace(2.0)
+            until_s = self.clock.now_s() + 2.0
+            self.gang.await_until(lambda: self.gang.functions.is_over or self.clock.now_s() >= until_s)
             self.end = "done"
         except SparkTFError as error:
             self.end = error

@@ -59,7 +59,7 @@ class Site:
 
 def reserved(site: Site, count: int, within_s: float = 60.0) -> tuple[FunctionGang, Callable[[], Any]]:
     made: Any = site
-    gang = FunctionGang(made, count, TimeoutsConfig(), "0")
+    gang = FunctionGang(made, count, TimeoutsConfig())
     return gang, lambda: gang.reserve("program", within_s, site.serve, site.start)
 
 

@@ -11,7 +11,8 @@ from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config
 
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.gang.gathering import Need, Next, gathered, late_spares, stopped
+from sparktf.driver.gang.gang import late_spares
+from sparktf.driver.gang.reserved import Need, Next, gathered, stopped
 from sparktf.driver.run import Run
 from sparktf.errors import LifecycleError, NotStoredError, ReservationError
 from sparktf.results.result import Application

@@ -8,8 +8,7 @@ from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.functions import ATTEMPT, Functions
 from sparktf.driver.attempt.health import Outcome
 from sparktf.driver.attempt.members import Trainer
-from sparktf.driver.gang.gathering import Need
-from sparktf.driver.gang.reserved import Reserved
+from sparktf.driver.gang.reserved import Need, Reserved
 from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.site import AgentJob, Handler, Server, Site
 from sparktf.errors import ErrorRecord, LifecycleError, NodeLostError
@@ -29,13 +28,12 @@ class FunctionGang(Reserved):
     What fails first stops all nodes, and is raised by whatever is called next, and by what is called already.
     """
 
-    def __init__(self, site: Site, count: int, timeouts: TimeoutsConfig, node_ports: str) -> None:
+    def __init__(self, site: Site, count: int, timeouts: TimeoutsConfig) -> None:
         """Starts nothing yet."""
         super().__init__(
             site, beats(count, heartbeat_s=timeouts.heartbeat, driver_lost_s=timeouts.driver_lost), timeouts
         )
         self._count = count
-        self._node_ports = node_ports
         self._functions: Functions | None = None
         self._closed = False
 
@@ -78,7 +76,7 @@ class FunctionGang(Reserved):
             PreflightError: one cannot start trainers.
         """
         self._server = serve(self._dispatcher.handlers())
-        self._agents = start(self._settings(self._server, module, self._node_ports, "off"))
+        self._agents = start(self._settings(self._server, module, "0", "off"))
         need = Need(self._count, self._count, 0, self.clock.now_s() + reserve_s)
         return self.await_agents(need, reserve_s, "reservation_timeout", lambda idle, left_s, now_s: None)
 
@@ -114,7 +112,6 @@ class FunctionGang(Reserved):
                 function=function,
                 guest=guest,
                 timeouts=self._timeouts,
-                node_ports=self._node_ports,
             )
             specs.append((agent.id, spec))
         of = dict(zip(nodes, guests, strict=True))
@@ -167,11 +164,6 @@ class FunctionGang(Reserved):
                     raise NodeLostError(f"the functions have not returned within {limit_s:g} s")
                 self.clock.wait(self.roster.changed, KNOBS.tick_s)
         self.check()
-
-    def await_grace(self, grace_s: float) -> None:
-        """Waits for servers that still do something, for so long at most. Raises what fails meanwhile."""
-        deadline_s = self.clock.now_s() + grace_s
-        self.await_until(lambda: self.functions.is_over or self.clock.now_s() >= deadline_s)
 
     def close(self) -> None:
         """Stops whatever runs, and gives the executors back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 
 from rich.console import Console
@@ -12,9 +12,8 @@ from sparktf.console.console import Display
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.attempt.health import rhythm_of
-from sparktf.driver.gang.gathering import Need, late_spares
 from sparktf.driver.gang.placement import best_nodes
-from sparktf.driver.gang.reserved import Reserved
+from sparktf.driver.gang.reserved import Need, Reserved
 from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.site import Site, Voice
 from sparktf.driver.plan.plan import Plan
@@ -183,3 +182,14 @@ class Gang(Reserved):
 
     def _take(self, event: GangEvent) -> None:
         self._state = step(GANG, self._state, event, "the gang")
+
+
+def late_spares(chosen: Set[int], here: Set[int], free: Set[int]) -> Set[int]:
+    """Returns the partitions of agents that came when the gang had been chosen, and that it has no use for.
+
+    Args:
+        chosen: The gang's partitions; none where there was no choice.
+        here: Those of all agents there are.
+        free: Those of them that have nothing to do.
+    """
+    return free - chosen if chosen and chosen <= here else frozenset()

@@ -5,13 +5,14 @@ Knows nothing of Spark.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sparktf.clock import ListeningClock
 from sparktf.config.section import Switch
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.crew import Crew
-from sparktf.driver.gang.gathering import Need, Next, gathered, stopped
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.roster import AgentRecord, Roster
 from sparktf.driver.gang.site import AgentJob, Server, Site
@@ -25,6 +26,31 @@ _SHOWN_NODES = 10
 
 Waiting = Callable[[int, float, float], None]
 """Shows how many nodes have come, for how many seconds others are waited for, and when that was."""
+
+
+class Next(enum.Enum):
+    """What a gang that gathers does next."""
+
+    WAIT = enum.auto()
+    GO = enum.auto()
+    GIVE_UP = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """How many agents an attempt waits for.
+
+    Attributes:
+        wanted: With so many it is whole.
+        least: With so many it goes on at the deadline.
+        spares: So many more are on their way, to choose from.
+        deadline_s: Monotonic seconds.
+    """
+
+    wanted: int
+    least: int
+    spares: int
+    deadline_s: float
 
 
 class Reserved:
@@ -179,6 +205,28 @@ class Reserved:
         """Ends a `tick` that is under way; from any thread."""
         with self.roster.changed:
             self.roster.changed.notify_all()
+
+
+def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) -> Next:
+    """Returns what follows from the agents that are free.
+
+    Args:
+        enough_since_s: When there were as many as wanted for the first time; None if there never were.
+    """
+    if idle >= need.wanted:
+        waited_s = 0.0 if enough_since_s is None else now_s - enough_since_s
+        if idle >= need.wanted + need.spares or waited_s >= KNOBS.spares_s:
+            return Next.GO
+    if now_s < need.deadline_s:
+        return Next.WAIT
+    return Next.GO if idle >= need.least else Next.GIVE_UP
+
+
+def stopped(quiet: bool, deadline_s: float, now_s: float) -> Next:
+    """Returns what follows once trainers are told to stop: GO as soon as none runs, else GIVE_UP at the deadline."""
+    if quiet:
+        return Next.GO
+    return Next.WAIT if now_s <= deadline_s else Next.GIVE_UP
 
 
 def _nodes(partitions: list[int]) -> str:
