@@ -220,7 +220,7 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 
 def _base_name(kind: str, name: str) -> str:
-    """Returns what Keras begins the name of a layer with that has none of its own."""
+    """Returns the beginning of a layer's default name."""
     if kind in _OF_TF_KERAS and re.fullmatch(rf"{_OF_TF_KERAS[kind]}(_\d+)?", name):
         return _OF_TF_KERAS[kind]
     return re.sub(r"_\d+$", "", name) if kind.endswith("OpLambda") else _snake_case(kind)

@@ -1,4 +1,4 @@
-"""What each strategy means: one table, whose columns are asked. Nobody asks which strategy it is."""
+"""The strategies as one table of traits: code asks for a trait, never which strategy it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Strategy = Literal["single", "mirrored", "multi_worker_mirrored", "parameter_ser
 
 @dataclass(frozen=True, slots=True)
 class StrategyTraits:
-    """What a strategy means for the gang and its updates."""
+    """The meaning of a strategy for the gang and its updates."""
 
     several_workers: bool = False  # `cluster.workers` nodes train; else one
     splits_devices: bool = False  # A node trains on each of `cluster.devices`; else on one

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, importable, search_path
 from sparktf.driver.code.tried_model import try_model
 from sparktf.driver.plan.files import list_source
-from sparktf.driver.plan.locality import FileBlock, nowhere
+from sparktf.driver.plan.locality import nowhere
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
@@ -29,7 +29,7 @@ from sparktf.sequence import PartitionValue
 from sparktf.storage.file_systems import FileSystems
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 _HERE = {"spark.master": HERE, "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 
@@ -143,16 +143,10 @@ def plan_here(
     try:
         with importable(config.code_folder):
             systems = file_systems_of(spark)
-            locate = partial(_locate, spark, found) if located else nowhere
+            locate = partial(locate_or_warn, spark, found.unknown.append) if located else nowhere
             return choose_feed(spark, config, Origin(spark, config), systems, locate, found.known.append)
     finally:
         spark.stop()
-
-
-def _locate(spark: SparkSession, found: Findings, files: Sequence[str]) -> Mapping[str, Sequence[FileBlock]]:
-    blocks, warning = locate_or_warn(spark, files)
-    found.unknown += (warning,) if warning else ()
-    return blocks
 
 
 def _plan_lake(config: JobConfig, file_systems: FileSystems, found: Findings, *, deep: bool) -> Plan:

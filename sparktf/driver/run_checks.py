@@ -28,22 +28,21 @@ from sparktf.topology import gang_text
 
 
 class Basis(Enum):
-    """What a check takes besides the configuration and the slots that its master promises."""
+    """What a check takes besides the configuration and the slots that its master promises.
+
+    Attributes:
+        LISTING: The output may be read.
+        WRITING: The output may be written to.
+        SPARK: The application: its settings, and the Python of its driver.
+        FED: A plan, of which Spark feeds a stream.
+        AGENTS: Nodes that are held.
+    """
 
     LISTING = auto()
-    """The output may be read."""
-
     WRITING = auto()
-    """The output may be written to."""
-
     SPARK = auto()
-    """The application: its settings, and the Python of its driver."""
-
     FED = auto()
-    """A plan, of which Spark feeds a stream."""
-
     AGENTS = auto()
-    """Nodes that are held."""
 
 
 @dataclass(frozen=True, slots=True)

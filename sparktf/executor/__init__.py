@@ -1,4 +1,4 @@
-"""What runs inside a Spark task: the node agent, which starts trainers, and the feeder.
+"""Code that runs inside Spark tasks: the node agent, which starts trainers, and the feeder.
 
 May import the feed, the storage and below. Never imports TensorFlow, nor pyspark but its tasks' side.
 """

@@ -33,20 +33,20 @@ from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Reg
 from sparktf.wire.security import ControlAccess
 
 _PATIENCE = 0.75
-"""Fraction of `timeouts.start` for which a trainer waits for the nursery: on its own it would import as much."""
+"""For so much of `timeouts.start` a trainer waits for the nursery: from nothing, it would have to import as much."""
 
 _Answer = TypeVar("_Answer", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """The agent's part of the task's closure.
+    """What the driver puts into the task's closure.
 
     Attributes:
-        host: Address of this executor for peers; "" for the host's own name.
+        host: Address that peers reach this executor at; empty to take the host's own name.
         model_module: Must be importable here.
         nursery: Whether trainers are forked: `cluster.nursery`.
-        nurseries: Folder of a nursery that the driver started on this machine; "" for none.
+        nurseries: Folder where one may be that the driver has started, on its own machine; empty elsewhere.
     """
 
     access: ControlAccess
@@ -70,7 +70,7 @@ def run_agent(
 
     Args:
         task: Number of its Spark task; see `Registration`.
-        jvm: Identity of its executor. Default: the JVM above this process.
+        jvm: Identity of its executor. Default: what is above this process.
         on_start: Called when it is told to start a trainer.
     """
     base = Path(tempfile.mkdtemp(prefix="sparktf-", dir=_local_dir()))
@@ -81,10 +81,10 @@ def run_agent(
 
 
 class Agent:
-    """One agent, from registration to dismissal.
+    """One agent; `run` is its whole life.
 
-    Spark counts a task that returns as a success and never starts it again, so an agent returns only when it is not
-    needed any more. One that the driver gave up, since it was frozen or cut off, registers again as another agent.
+    Spark takes a task that returns for a success and never starts it again: an agent returns only when nobody needs it
+    any more. One that was frozen or cut off for so long that the driver gave it up registers anew, as another agent.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class Agent:
         self._silence = Silence(settings.driver_lost_s)
 
     def run(self) -> None:
-        """Registers, then obeys orders until dismissed, or until the driver's process is gone.
+        """Registers, then obeys until dismissed, or until the driver's process is gone.
 
         Raises:
-            ControlError: the driver did not answer for `timeouts.driver_lost`, but may live: then Spark starts the
-                task again.
+            ControlError: the driver did not answer for `timeouts.driver_lost`, but may live: where it does, Spark
+                starts the task again.
         """
         try:
             self._nursery = self._start_nursery()
@@ -140,7 +140,7 @@ class Agent:
             self._port.close()
 
     def _start_nursery(self) -> Nursery | None:
-        """Starts importing TensorFlow while the driver still plans and other nodes come."""
+        """Has TensorFlow imported while the driver still plans and other nodes come."""
         if not wants_nursery(self._settings.nursery):
             return None
         try:
@@ -148,14 +148,14 @@ class Agent:
             shared = self._settings.nurseries or _local_dir()
             return Nursery(self._base, trainer_environment(self._base), also, Path(shared) if shared else None)
         except OSError as e:
-            print(f"sparktf agent {self._partition}: the nursery cannot be started: {e}", file=sys.stderr)
+            print(f"sparktf agent {self._partition}: there is no nursery: {e}", file=sys.stderr)
             return None
 
     def _register(self) -> None:
-        """Registers; if another agent has the partition, waits until it is accepted.
+        """Takes its place; where another agent has the partition, it waits for its turn.
 
         Raises:
-            RefusedError: the agent is not needed any more.
+            RefusedError: nobody needs it any more.
         """
         versions = installed_versions()
         registration = Registration(
@@ -174,7 +174,7 @@ class Agent:
             time.sleep(QUICK_S)
 
     def _obey(self) -> bool:
-        """Carries out orders until it is dismissed, or given up; returns whether to register again."""
+        """Carries out orders until it is dismissed, or has lost its place; returns whether it is to register anew."""
         due_s = 0.0
         while True:
             now_s = time.monotonic()
@@ -190,8 +190,8 @@ class Agent:
             time.sleep(KNOBS.agent_poll_s)
 
     def _begin_anew(self) -> None:
-        """Becomes another agent, without a trainer: the driver must not take the old one's actions for its own."""
-        print(f"sparktf agent {self._partition}: the driver gave this agent up: it registers again", file=sys.stderr)
+        """Becomes another agent, without a trainer: the driver must not take what the old one did for its own."""
+        print(f"sparktf agent {self._partition}: the driver gave it up: it registers anew", file=sys.stderr)
         if self._trainer is not None:
             self._trainer.kill()
             self._trainer = None
@@ -210,9 +210,9 @@ class Agent:
                 self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base, self._nursery)
 
     def _replace_nursery(self, now_s: float) -> None:
-        """Starts another nursery if it was killed together with the trainer, so that the next start is fast."""
+        """Has another one import where the nursery was killed, with the trainer: the next ones would start late."""
         if self._nursery is not None and self._nursery.has_ended():
-            print(f"sparktf agent {self._partition}: the nursery died: another one is started", file=sys.stderr)
+            print(f"sparktf agent {self._partition}: its nursery died: another one imports", file=sys.stderr)
             self._nursery.close()
             self._nursery = self._start_nursery()
             self._imports_since_s = now_s
@@ -221,23 +221,23 @@ class Agent:
         return self._nursery is not None and self._nursery.is_importing()
 
     def _has_waited(self) -> bool:
-        """Whether the nursery that a start waited for is ready, so that the order must be fetched again."""
+        """Whether the nursery, which the order to start a trainer waits for, is ready: the order is fetched again."""
         return self._waits and not self._is_importing()
 
     def _reap(self) -> bool:
-        """Reports a trainer that has ended; returns whether one had."""
+        """Reports a trainer that has ended; returns whether there was one."""
         if self._trainer is None or self._trainer.exit_code() is None:
             return False
         exited = self._trainer.collect(self._id)
         self._trainer = None
         self._renew_port()
-        # If refused, it came too late: the answer to the next heartbeat has the next order.
+        # Refused, it was too late: the answer to the next heartbeat says what comes now.
         with suppress(RefusedError):
             self._client.call_patiently(Action.TRAINER_EXITED, exited, Ack, patience_s=self._settings.driver_lost_s)
         return True
 
     def _renew_port(self) -> None:
-        """Binds another port for the next trainer, so that late calls to the last one cannot reach it."""
+        """Holds another port for the next trainer, so that a straggler of the last one cannot reach its servers."""
         self._port.close()
         self._port = BoundPort(self._settings.node_ports)
 
@@ -252,11 +252,11 @@ class Agent:
         return self._call(Action.AGENT_HEARTBEAT, beat, Orders)
 
     def _call(self, action: Action, request: Message, answer: type[_Answer]) -> _Answer | None:
-        """Returns the driver's answer; None if it is only late.
+        """Returns the driver's answer, None while it is only late.
 
         Raises:
-            RefusedError: the agent is not needed any more.
-            ControlError: the driver was silent for too long while this process was not itself frozen.
+            RefusedError: the driver needs no such agent.
+            ControlError: it has been silent for too long, and was asked since: one that was itself frozen asks again.
         """
         began_s, timeout_s = time.monotonic(), self._settings.heartbeat_s
         try:
@@ -276,12 +276,12 @@ class Agent:
 
 
 def _local_dir() -> str | None:
-    """Returns Spark's temporary folder, which Spark deletes even after a killed executor; None outside Spark."""
+    """Returns Spark's own temporary folder, which it deletes even after a killed executor; None outside Spark."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
 def installed_versions() -> dict[str, str]:
-    """Returns the versions of packages that driver and executors must agree on; "missing" if not installed."""
+    """Returns the versions here of what driver and executors must agree on; "missing" for what is not installed."""
     installed = {name: _version(name) for name in ("tensorflow", "pyarrow")}
     return {"python": platform.python_version(), "sparktf": __version__, **installed}
 
@@ -294,7 +294,7 @@ def _version(distribution: str) -> str:
 
 
 def _problems(module: str, versions: Mapping[str, str]) -> list[str]:
-    """Returns the reasons why no trainer could start on this executor.
+    """Returns why no trainer could start on this executor.
 
     Nothing is imported to find the module: its packages may import TensorFlow, which a forked and reused Python worker
     must never hold.

@@ -69,11 +69,11 @@ class _TableSketch:
         return None if drawn is None else pa.array(drawn)
 
     def add(self, name: str, column: pa.Array, drawn: pa.Array | None) -> None:
-        """Takes in a column of some rows, or of those that were drawn of them."""
+        """Adds a column of some rows, or of the drawn ones."""
         self._columns[name].add(column if drawn is None else column.take(drawn))
 
     def part(self) -> PartialStatistics:
-        """Returns what is known."""
+        """Returns the statistics so far."""
         return PartialStatistics(self._rows, {name: sketch.part() for name, sketch in self._columns.items()})
 
 
@@ -89,8 +89,8 @@ def measure_splits(
     """The function of an RDD's `mapPartitionsWithIndex`: reads row groups as trainers do.
 
     Args:
-        shares: What the driver has dealt to the task, in any number of pieces.
-        sets_aside: Row groups that cannot be read are passed over.
+        shares: The splits dealt to the task, in any number of pieces.
+        sets_aside: Skip unreadable row groups.
 
     Raises:
         DataError: see `Reader.read`.
@@ -101,7 +101,7 @@ def measure_splits(
     try:
         for split in itertools.chain.from_iterable(shares):
             drawn = None
-            # What is passed over must be so as a whole.
+            # A row group is skipped as a whole.
             nbytes = 0 if sets_aside else split.nbytes
             for i, names in enumerate(_pieces(tuple(settings.kinds), nbytes)):
                 group = reader.read(split, names)
@@ -116,7 +116,7 @@ def measure_splits(
 
 
 def measure_batches(batches: Iterable[pa.RecordBatch], settings: MeasureSettings) -> Iterator[pa.RecordBatch]:
-    """The function of Spark's `mapInArrow`. Raises what `whole` does."""
+    """The function of Spark's `mapInArrow`; raises what `whole` does."""
     context = TaskContext.get()
     sketch = _TableSketch(settings, 0 if context is None else context.partitionId())
     for table in _tables(whole(batches)):
@@ -127,13 +127,13 @@ def measure_batches(batches: Iterable[pa.RecordBatch], settings: MeasureSettings
 
 
 def read_part(content: bytes) -> PartialStatistics:
-    """Returns what a task of ours has sent through Spark, as what other tasks return comes: pickled."""
+    """Returns the pickled result of a task of ours, which came through Spark as other tasks' results do."""
     part: PartialStatistics = pickle.loads(content)
     return part
 
 
 def _pieces(names: Sequence[str], nbytes: int) -> Iterator[Sequence[str]]:
-    """Yields columns that are read together: a row group of many need not be in memory as a whole."""
+    """Yields groups of columns to read together, so that a wide row group is never in memory as a whole."""
     size = max(1, len(names) * _READ_BYTES // max(nbytes, 1))
     for start in range(0, len(names), size):
         yield names[start : start + size]

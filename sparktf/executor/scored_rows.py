@@ -176,8 +176,8 @@ def is_single(output: ModelOutput) -> bool:
 
 
 def scored_column(parts: Sequence[Array], output: ModelOutput, bad: Array) -> pa.Array:
-    """Returns what calls of the model have given for an output as a column, null where a row is bad."""
-    # Not joined before: of an output [rows, None], each call may give rows of another length.
+    """Returns the results of several calls for an output as one column, null for bad rows."""
+    # Converted one by one: for an output [rows, None], each call may return rows of another length.
     column = pa.concat_arrays([as_arrow(part, output) for part in parts])
     return column.take(pa.array(np.arange(len(bad)), mask=bad)) if bad.any() else column
 
@@ -212,5 +212,5 @@ _ARROW = {
 
 
 def output_arrow_type(dtype: str) -> pa.DataType | None:
-    """Returns the type of a column of TensorFlow's values; None where there is none."""
+    """Returns the column type of TensorFlow's values; None if there is none."""
     return _ARROW.get(dtype)

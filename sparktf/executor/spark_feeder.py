@@ -1,4 +1,4 @@
-"""The feeder as a Spark task: it computes one partition of a DataFrame or RDD and puts it into a node."""
+"""The feeder as a Spark task: it computes one partition of a DataFrame or RDD, and sends it to a node."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sparktf.executor.rows import to_batches
 from sparktf.executor.spark_stream import whole
 
 FED = "split bigint"
-"""What a feeder returns to Spark: one row, since the driver counts partitions. The nodes say what came to them."""
+"""Schema of the one row that a feeder returns, for the driver to count partitions; the nodes report the rows."""
 
 
 def feed_partition(batches: Iterable[pa.RecordBatch], settings: FeederSettings) -> Iterator[pa.RecordBatch]:
-    """The function of Spark's `mapInArrow`: puts the partition into the node that has its lease."""
+    """The function of Spark's `mapInArrow`: sends the partition to its node."""
     context = TaskContext.get()
     if context is None:
-        raise LifecycleError("a feeder runs in a Spark task")
+        raise LifecycleError("a feeder was started outside of a Spark task")
     _leave_modules_alone()
     split = context.partitionId()
     feed(split, whole(batches), settings)
@@ -41,9 +41,9 @@ def feed_rows(
 
 @functools.cache
 def _leave_modules_alone() -> None:
-    """Has Python's garbage collector look only at what comes from now on, once in a Python worker.
+    """Exempts all objects so far from Python's garbage collector, once in a Python worker.
 
-    The rows of an RDD are objects by the thousand, and for each few thousand it would walk through all that was
-    imported; PySpark has it do so after each task, too. Both took a third of the time of a feeder.
+    The rows of an RDD are thousands of objects, after which it would scan everything imported, and PySpark lets it do
+    so after each task. Both took a third of a feeder's time.
     """
     gc.freeze()

@@ -1,7 +1,7 @@
-"""Whether what Spark streams to a Python worker has ended, or has broken off: Arrow's reader takes one for the other.
+"""Tells the end of a stream from Spark to a Python worker from a broken one, which Arrow's reader cannot.
 
 When the plan above a Python function fails, when its task is killed, or its executor dies, the JVM closes the worker's
-connection, often between two record batches. The iterator of batches then ends as if all had come.
+connection, often between two record batches. The iterator of batches then ends as if it were complete.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _T = TypeVar("_T")
 
 
 def whole(batches: Iterable[_T]) -> Iterator[_T]:
-    """Passes on what Spark streams to the worker that calls this.
+    """Passes on the batches that Spark streams to this worker.
 
     Raises:
-        ControlError: Spark has broken it off.
-        LifecycleError: this is no worker of Spark.
+        ControlError: Spark has broken the stream off.
+        LifecycleError: this is not a Spark worker.
     """
     return unbroken(batches, _connection())
 
 
 def unbroken(batches: Iterable[_T], connection: int) -> Iterator[_T]:
-    """Passes on what comes over a socket, and raises `ControlError` if its end is that of the connection."""
+    """Passes on batches from a socket; raises `ControlError` if they end because the connection was closed."""
     yield from batches
     if _is_over(connection):
         raise ControlError("Spark broke off the partition")
 
 
 def _is_over(connection: int) -> bool:
-    """Whether the other side has closed. After a true end it has not: it waits for the worker's answer."""
+    """Whether the JVM has closed the connection. After a complete stream it has not: it waits for the answer."""
     with closing(socket.socket(fileno=os.dup(connection))) as peeked:
         try:
             return not peeked.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -48,11 +48,11 @@ def _is_over(connection: int) -> bool:
 
 
 def _connection() -> int:
-    """Returns the descriptor of this worker's connection to its JVM, which PySpark keeps to itself."""
+    """Returns the descriptor of this worker's connection to its JVM, for which PySpark has no API."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "main" and frame.f_globals.get("__name__") == "pyspark.worker":
             descriptor: int = frame.f_locals["infile"].fileno()
             return descriptor
         frame = frame.f_back
-    raise LifecycleError("a feeder runs in a Python worker of Spark")
+    raise LifecycleError("a feeder was started outside of Spark's Python worker")

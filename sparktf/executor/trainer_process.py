@@ -159,7 +159,6 @@ def python_path() -> str:
 
 
 def _tail(log: Path) -> str:
-    """Returns the last lines of a log."""
     with log.open("rb") as f:
         f.seek(max(log.stat().st_size - _TAIL_BYTES, 0))
         return "\n".join(f.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from sparktf.feature import FeedSpec
+from sparktf.feed.arrays.aside import Aside, BadRow, Handed
+from sparktf.feed.arrays.columns import Array, Columns, slice_rows, take_rows
+from sparktf.feed.arrays.memory import SpareMemory
 from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.formats.format import format_of
 from sparktf.feed.formats.split_sequence import SplitSequence
@@ -199,3 +203,42 @@ def _touched(piece: Piece) -> tuple[list[Split], int]:
     last = int(np.searchsorted(ends, piece.stop, side="left"))
     before = int(ends[first - 1]) if first else 0
     return list(itertools.islice(piece.splits, first, last + 1)), piece.start - before
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The rows of a part of a shuffle block.
+
+    Attributes:
+        columns: The rows as they were read.
+        order: int64 [rows], the order of training; None for all rows from `start` on.
+        handed: The rows of the epoch sequence that are handed out.
+        bad: The rows that are not.
+    """
+
+    columns: Columns
+    order: Array | None
+    start: int
+    handed: Handed
+    bad: Sequence[BadRow] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows that are handed out."""
+        return self.handed.good
+
+    def without(self, aside: Aside) -> Block:
+        """Returns the part without the rows that are set aside."""
+        order = np.arange(self.start, self.start + self.handed.rows) if self.order is None else self.order
+        places = np.flatnonzero(~aside.bad[order])
+        if len(places) == len(order):
+            return self
+        handed = self.handed._replace(places=places)
+        return replace(self, order=order[places], handed=handed, bad=aside.among(order))
+
+    def slab(self, start: int, rows: int, memory: SpareMemory) -> Columns:
+        """Returns up to `rows` rows of the part from `start` on; all that are left if nothing is permuted."""
+        if self.order is None:
+            return slice_rows(self.columns, self.start + start, self.start + self.rows)
+        order = self.order[start : start + rows]
+        return take_rows(self.columns, order, memory.arrays(len(order)))

@@ -34,8 +34,7 @@ from sparktf.feed.arrays.columns import Columns, concat_rows, empty_columns, row
 from sparktf.feed.arrays.convert import assemble
 from sparktf.feed.arrays.memory import SpareMemory
 from sparktf.feed.arrays.row_group import RowGroup
-from sparktf.feed.assembled import Block
-from sparktf.feed.blocks import BlockPart, Parts
+from sparktf.feed.blocks import Block, BlockPart, Parts
 from sparktf.feed.sample import RowSample
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval, leading

@@ -1,4 +1,4 @@
-"""What a ShardedEmbedding is, whatever the flavour of Keras: its shards, their initial values, the lookup."""
+"""The common part of both flavours' ShardedEmbedding: shards, initial values, lookup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tensorflow as tf
 DEFAULT_SHARDS = 4
 
 _MODULES = {"keras": "sparktf.layers.keras", "tf_keras": "sparktf.layers.tf_keras"}
-"""Flavour of Keras -> where its layer is."""
+"""Flavour of Keras -> module of its layer."""
 
 
 class Sharded:
@@ -32,16 +32,16 @@ class Sharded:
     shard_weights: Sequence[Any]
 
     def _set_up(self, input_dim: int, output_dim: int, shards: int, initializer: Any, *, mask_zero: bool) -> None:
-        """Keeps what the layer is made with.
+        """Keeps the layer's arguments.
 
         Raises:
             ValueError: the table has no rows or columns, or more shards than rows.
         """
         for name, value in (("input_dim", input_dim), ("output_dim", output_dim), ("shards", shards)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} is a whole number above 0, not {value!r}")
+                raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
         if shards > input_dim:
-            raise ValueError(f"shards is {shards}, more than the {input_dim} rows of input_dim")
+            raise ValueError(f"shards is {shards}, more than the {input_dim} rows of input_dim: lower it")
         self.input_dim, self.output_dim, self.shards = input_dim, output_dim, shards
         self.embeddings_initializer, self.mask_zero = initializer, mask_zero
 
@@ -65,7 +65,7 @@ class Sharded:
         return [weight if isinstance(weight, tf.Variable) else weight.value for weight in weights]
 
     def _make_shards(self, add_weight: Callable[..., Any]) -> list[Any]:
-        """Makes the shards one by one, so that nobody ever holds the initial values of the whole table."""
+        """Makes the shards one by one, so that the initial values of the whole table are never in one place."""
         return [
             add_weight(
                 name=f"shard_{i}",
@@ -76,7 +76,7 @@ class Sharded:
         ]
 
     def _look_up(self, ids: Any) -> Any:
-        """Returns the rows of ids of any shape, ragged too; reads no others."""
+        """Returns the rows of ids of any shape, also ragged; reads only these."""
         if isinstance(ids, tf.RaggedTensor):
             return ids.with_flat_values(self._look_up(ids.flat_values))
         if ids.dtype not in (tf.int32, tf.int64):
@@ -103,7 +103,7 @@ class Sharded:
         return tf.dynamic_stitch(places, [tf.gather(shard, own) for shard, own in zip(shards, rows, strict=True)])
 
     def _check(self, ids: Any) -> Any:
-        """Refuses ids that have no row: some devices would take zeros for them."""
+        """Refuses ids without a row, for which some devices would return zeros."""
         said = f"{self.name}: an id is not in [0, {self.input_dim}): the least and the greatest are"
         least, greatest = tf.reduce_min(ids), tf.reduce_max(ids)
         inside = tf.logical_or(tf.equal(tf.size(ids), 0), tf.logical_and(least >= 0, greatest < self.input_dim))
@@ -129,7 +129,7 @@ class Sharded:
 
 
 def _for_shard(initializer: Any, shard: int) -> Any:
-    """Returns an initializer of the same kind for one shard: the same one draws the same values at each call."""
+    """Returns an initializer of the same kind for one shard, since one initializer repeats its values at each call."""
     config = initializer.get_config() if hasattr(initializer, "get_config") else {}
     if "seed" not in config:
         return initializer

@@ -28,7 +28,7 @@ class ShardedEmbedding(Sharded, tf_keras.layers.Layer):  # type: ignore[misc]
         Raises:
             ValueError: the table has no rows or columns, or more shards than rows.
         """
-        super().__init__(autocast=False, **options)  # ids are no numbers to round
+        super().__init__(autocast=False, **options)  # never round ids
         initializer = tf_keras.initializers.get(embeddings_initializer)
         self._set_up(input_dim, output_dim, shards, initializer, mask_zero=mask_zero)
         self.supports_masking = mask_zero
@@ -45,6 +45,6 @@ class ShardedEmbedding(Sharded, tf_keras.layers.Layer):  # type: ignore[misc]
         return tf.cast(self._look_up(ids), self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
-        """Returns what the layer is made anew with."""
+        """Returns the configuration from which Keras makes the layer again."""
         config: dict[str, Any] = super().get_config()
         return {**config, **self._config(tf_keras.initializers.serialize(self.embeddings_initializer))}

@@ -159,11 +159,7 @@ class KerasEstimator(
         return self.isDefined(param) and bool(self.getOrDefault(param))
 
     def _sources(self, dataset: DataFrame, param: str, names: Sequence[str]) -> list[str]:
-        """Returns the columns behind names; "user.age" may be a field of the struct "user".
-
-        Raises:
-            ColumnError: there is none.
-        """
+        """Returns the columns behind names; "user.age" may be a field of the struct "user"."""
         columns = dataset.columns
         found = [name if name in columns else name.partition(".")[0] for name in names]
         for name, column in zip(names, found, strict=True):

@@ -28,7 +28,7 @@ _OUTPUT = "sparktf_output"
 
 
 class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
-    """What `KerasEstimator.fit` returns: adds predictions to DataFrames.
+    """The model of `KerasEstimator.fit`: adds predictions to DataFrames.
 
     Without `probabilityCol` and `rawPredictionCol`, predictionCol has the model's output: a double for one value, else
     an array. With one of them it is a classifier: its output is the probability of the second class, or one of each

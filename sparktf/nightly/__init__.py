@@ -1,5 +1,5 @@
-"""The nightly service: whether the data is there, and what becomes of a model that is trained. Above the driver.
+"""The nightly service: readiness and checks of the data, and the steps after training. Above the driver.
 
 May import what a run is made of (plan, storage, configuration) and the hooks that a run calls. Never trains, holds an
-executor or is imported by the driver: a run without these sections knows nothing of it.
+executor or is imported by the driver: a run without these sections does not depend on it.
 """

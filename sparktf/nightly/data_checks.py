@@ -1,6 +1,6 @@
-"""Whether a run's data is as its configuration wants it, and as that of the last run was: `data.checks`.
+"""Compares a run's data with the bounds of `data.checks`, and with the data of the last run.
 
-`findings` compares, and is pure; `check_data` measures, keeps, compares and speaks.
+`findings` compares, and is pure; `check_data` measures, stores, compares and reports.
 """
 
 from __future__ import annotations
@@ -23,45 +23,35 @@ from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.results import read_result
 
 _NAMED = 10
-"""So many findings stand in the error of a run; the others are counted."""
+"""Findings in the error of a run; the others are counted."""
 
 
 class Finding(NamedTuple):
-    """A check that does not hold.
+    """A check that does not hold."""
 
-    Attributes:
-        key: The setting, below `data.checks`, e.g. "refuse.columns.age.max".
-        column: "" for the rows as a whole.
-        text: What was found, with figure and bound, in words.
-    """
-
-    key: str
-    column: str
-    text: str
+    key: str  # The setting, below `data.checks`, e.g. "refuse.columns.age.max".
+    column: str  # "" for the rows as a whole
+    text: str  # Figure and bound in words
 
     def __str__(self) -> str:
         return f"{f'column {self.column}: ' if self.column else ''}{self.text} (data.checks.{self.key})"
 
 
 class Baseline(NamedTuple):
-    """What a run's data is compared with: the data of another run.
-
-    Attributes:
-        version: Its model, where that is what readers have.
-    """
+    """The data of another run, to compare with."""
 
     run_id: str
     statistics: TableStatistics
-    version: int | None = None
+    version: int | None = None  # Its model, if it is the current one
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Its name in messages."""
         return f"run {self.run_id}" if self.version is None else f"version {self.version} (run {self.run_id})"
 
 
 class BaselineFolder(NamedTuple):
-    """Where statistics to compare with may lie: a version's folder, or else that of a run, which has to be done."""
+    """A possible place of statistics to compare with: the folder of a version, or of a completed run."""
 
     folder: str
     version: int | None = None
@@ -75,10 +65,10 @@ def check_data(
     put: Put,
     voice: Voice,
 ) -> None:
-    """Measures a run's data, keeps the statistics with the run, and says what is not as it should be.
+    """Measures a run's data, stores the statistics with the run, and returns warnings.
 
     Args:
-        put: Keeps a file of the run.
+        put: Stores a file of the run.
 
     Raises:
         DataError: a check of `data.checks.refuse` does not hold; the message has column, figure and bound of each.
@@ -94,8 +84,7 @@ def check_data(
         voice.say(f"data.checks: compared with {then.name}")
     elif any(drift != DriftBounds() for drift in drifts):
         voice.say(
-            "data.checks: neither the published model nor an earlier run of this name that is done has statistics "
-            "to compare with"
+            "data.checks: neither the published model nor a completed run of this name has statistics to compare with"
         )
     for finding in findings("warn", checks.warn, now, then):
         voice.warn(str(finding))
@@ -108,14 +97,13 @@ def check_data(
 
 
 def places(current: Version | None, runs: Sequence[str], rundir: RunDirectory) -> list[BaselineFolder]:
-    """Returns where statistics to compare a run with may lie, the first place to look at first.
+    """Returns the possible places of statistics to compare a run with, the first one to try first.
 
-    That is the model which readers have, whatever day it is of; then what the earlier runs have left, the last one
-    first. Earlier is what has a lesser id, where numbers in ids count as such: dates and ids of applications are in
-    order.
+    These are the current model, whatever day it is of; then the earlier runs, the last one first. Runs are ordered by
+    id, with numbers in ids compared as such: dates and ids of applications are in order.
 
     Args:
-        current: What is published.
+        current: The published version.
         runs: The ids of all runs of the name.
     """
     mine = natural_key(rundir.run_id)
@@ -127,10 +115,10 @@ def places(current: Version | None, runs: Sequence[str], rundir: RunDirectory) -
 def find_baseline(
     storage: Storage, rundir: RunDirectory, warn: Callable[[str], None], before: int | None = None
 ) -> Baseline | None:
-    """Returns the statistics at the first of the `places` that has some, None where none has.
+    """Returns the statistics at the first of the `places` that has some, None if none has.
 
     Args:
-        before: The model that readers had before this version. Default: the one they have.
+        before: Use the model that was current before this version. Default: the current one.
 
     Raises:
         StorageError: the storage failed.
@@ -165,7 +153,7 @@ def _last_before(versions: Sequence[Version], number: int) -> Version | None:
 
 
 def _run_at(storage: Storage, place: BaselineFolder, serving: Serving) -> str | None:
-    """Returns whose statistics may lie at a place; None for those of a run that is not done."""
+    """Returns the run whose statistics are at a place; None for a run that is not done."""
     if place.version is not None:
         return serving.manifest(Version(place.version, place.folder, withdrawn=False)).run_id
     result = read_result(storage, f"{place.folder}/{RESULT}")
@@ -173,11 +161,11 @@ def _run_at(storage: Storage, place: BaselineFolder, serving: Serving) -> str | 
 
 
 def findings(level: str, bounds: BoundsConfig, now: TableStatistics, then: Baseline | None) -> list[Finding]:
-    """Returns which bounds do not hold, in the order of the configuration, and for drift of the columns.
+    """Returns the bounds that do not hold, in the order of the configuration, and for drift of the columns.
 
     Args:
         level: "warn" or "refuse".
-        then: What to compare with; without it, no drift is found.
+        then: The baseline; without one, there is no drift.
     """
     found = list(_of_range(f"{level}.rows", "", "rows are", now.rows, bounds.rows))
     for name, column in bounds.columns.items():
@@ -245,7 +233,7 @@ def _drift(key: str, bounds: DriftBounds, now: TableStatistics, then: Baseline) 
 
 
 class _Pair(NamedTuple):
-    """A column now and before, with the rows that were read of each."""
+    """A column now and before, with the number of rows read of each."""
 
     name: str
     now: ColumnStatistics
@@ -255,7 +243,7 @@ class _Pair(NamedTuple):
 
 
 def _apart(key: str, bounds: DriftBounds, pair: _Pair, run: str) -> Iterator[Finding]:
-    """Yields where the values of a column are too far from those of before."""
+    """Yields the findings on a column whose values are too far from the baseline's."""
     columns = (pair.now, pair.before)
     are_numbers = all(column.numbers is not None for column in columns)
     setting, bound = "label", bounds.label

@@ -1,4 +1,4 @@
-"""What earlier runs of a name have left, for those who want to know what the next one will be like."""
+"""Results of earlier runs of a name, to predict the next one."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.results import read_result
 
 LOOKED_AT = 5
-"""So many runs say what the next one will be like: a night that was slow is among them, and last year is not."""
+"""Runs that predict the next one: enough for a slow night to be among them, too few for last year."""
 
 _TRIED = 20
-"""Of so many folders at most a result is read: a name may have thousands, and none of them done."""
+"""The most folders that are read: a name may have thousands of runs, none of them done."""
 
 _TRAINED = (Verdict.DONE, Verdict.GATED)
 
 
 def earlier_runs(storage: Storage, root: str, name: str, but: str = "", most: int = LOOKED_AT) -> list[RunResult]:
-    """Returns the results of the last runs of a name that have trained to their end, by their ids, the last first.
+    """Returns the results of the last runs of a name that trained to their end, by id, the last first.
 
     Args:
-        but: Id of a run that is left out.
+        but: Id of a run to leave out.
 
     Raises:
         StorageError: the storage failed.
@@ -44,15 +44,15 @@ def earlier_runs(storage: Storage, root: str, name: str, but: str = "", most: in
 
 
 def ending_s(runs: Sequence[RunResult]) -> float:
-    """Returns how long what comes after the training took in some runs, in seconds at most; 0 where nobody knows.
+    """Returns the longest time that some runs took after their training, in seconds; 0 if unknown.
 
-    That is from the last update on: evaluation, checkpoint, export, and all that the driver does until the run ends.
+    It begins with the last update: evaluation, checkpoint, export, and the driver's work until the run ends.
     """
     return max((run.ending.total_s + run.seconds.get("publish", 0.0) for run in runs if run.ending), default=0.0)
 
 
 def _result(storage: Storage, root: str, name: str, folder: str) -> RunResult | None:
-    """Returns the result of a run; None where it has none, or one of another version."""
+    """Returns the result of a run; None if it has none, or one of another version."""
     try:
         return read_result(storage, RunDirectory(root, name, folder).result)
     except (ConfigError, CorruptFileError, StorageNotFoundError):

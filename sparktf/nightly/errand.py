@@ -1,6 +1,6 @@
-"""A program of somebody else's that the driver starts beside itself: bounded in time, and ended with the driver.
+"""A bounded program that the driver starts, and that ends with the driver.
 
-Run as a script, it becomes the program, once the kernel has been asked to end it with whoever started it.
+Run as a script, this becomes the program, once the kernel has been asked to end it with its parent.
 """
 
 from __future__ import annotations
@@ -20,31 +20,26 @@ from sparktf.knobs import KNOBS
 from sparktf.process.prctl import die_with
 
 _NOT_STARTED = 127
-"""As shells say it."""
+"""As in shells."""
 
 _SPARKS_OWN = ("PYSPARK_GATEWAY", "_SPARK_AUTH_SECRET")
-"""How the variables begin that let whoever has them into the driver's JVM."""
+"""Prefixes of the variables that give access to the driver's JVM."""
 
 _PYTHONPATH = "SPARKTF_PYTHONPATH"
-"""The program's own PYTHONPATH, while that of the process that becomes it is the driver's."""
+"""The program's own PYTHONPATH; the process that becomes it first has the driver's."""
 
 _KEPT_LINES = 100
 _LINE_NBYTES = 2000
 
 
 class Ended(NamedTuple):
-    """How an errand came out.
+    """The end of an errand."""
 
-    Attributes:
-        code: The program's exit code, negative for a signal; None where it was ended because its time was over.
-        lines: The last ones that it wrote, to either output.
-    """
-
-    code: int | None
-    lines: list[str]
+    code: int | None  # The program's exit code, negative for a signal; None if it was killed at its time limit
+    lines: list[str]  # The last ones that it wrote, to either output
 
     def complaint(self, limit_s: float) -> str | None:
-        """Returns what went wrong, and the last line that says why; None where nothing did."""
+        """Returns the failure, with the last line as the reason; None for success."""
         if self.code == 0:
             return None
         wrong = f"ended with exit code {self.code}" if self.code is not None else f"was ended after {limit_s:g} s"
@@ -52,7 +47,7 @@ class Ended(NamedTuple):
 
 
 class Errand:
-    """One program at work."""
+    """A running program."""
 
     def __init__(
         self, command: Sequence[str], content: bytes, limit_s: float, variables: Mapping[str, str] | None = None
@@ -61,15 +56,15 @@ class Errand:
 
         Args:
             content: Its standard input.
-            limit_s: It is killed after so long, with all that it has started.
-            variables: Of its environment, beside the driver's own.
+            limit_s: Time until it is killed, with all processes that it has started.
+            variables: Additions to the driver's environment.
 
         Raises:
             OSError: this machine starts no process, or stores no input.
         """
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._is_late = False
-        with tempfile.TemporaryFile() as stdin:  # not a pipe: nobody waits for a program that reads nothing
+        with tempfile.TemporaryFile() as stdin:  # not a pipe: a program that reads nothing must not block us
             stdin.write(content)
             stdin.seek(0)
             self._process = subprocess.Popen(
@@ -87,10 +82,10 @@ class Errand:
         self._timer.start()
 
     def wait(self, limit_s: float | None = None) -> Ended:
-        """Returns how it came out, once it has ended or its time is over.
+        """Returns its end, once it has ended or its time is over.
 
         Args:
-            limit_s: Its time is over after so long from now, at the latest.
+            limit_s: Limits its remaining time from now.
         """
         try:
             with suppress(subprocess.TimeoutExpired):
@@ -109,7 +104,7 @@ class Errand:
             self._kill()
 
     def _kill(self) -> None:
-        """Ends whatever is left of it."""
+        """Kills all that is left of it."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -122,15 +117,15 @@ class Errand:
 
 
 def driver_path() -> str:
-    """Returns what the driver can import, for a program in its own Python."""
+    """Returns the driver's import path, for a program in its own Python."""
     return os.pathsep.join(place for place in sys.path if place)
 
 
 def environment_of(variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns the driver's environment without what opens its JVM, for a process of this file.
+    """Returns the driver's environment without the variables that open its JVM, for a process of this file.
 
     Args:
-        variables: More of what the program's environment shall have.
+        variables: Additions to the program's environment.
     """
     own = {key: value for key, value in os.environ.items() if not key.startswith(_SPARKS_OWN)} | dict(variables)
     kept = {_PYTHONPATH: own["PYTHONPATH"]} if "PYTHONPATH" in own else {}
@@ -144,10 +139,10 @@ def _own_environment() -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Becomes a program. Returns where it cannot, once it has said why.
+    """Becomes a program. Returns only if it cannot, after it has printed the reason.
 
     Args:
-        arguments: Id of the process that it is to end with; the program, and its arguments.
+        arguments: Id of the process to end with; the program, and its arguments.
     """
     parent, *command = arguments
     if not die_with(int(parent)):

@@ -14,29 +14,29 @@ from sparktf.storage.transactions.results import read_result
 
 
 def knows_later(use: str, label: str, date: str, day: str) -> str:
-    """Returns the warning that a model knows rows of later days than the one it is used for; "" where it does not.
+    """Returns the warning that a model knows rows of later days than the one it is used for; "" if it does not.
 
     Args:
-        use: Who uses it, and what for: "this run of 2026-11-20 begins from".
-        label: What the model is called.
-        date: Day that it is of, as YYYY-MM-DD; "" where nobody knows.
-        day: That it is used for.
+        use: The use in words: "this run of 2026-11-20 begins from".
+        label: The model's name.
+        date: The model's day, as YYYY-MM-DD; "" if unknown.
+        day: The day that it is used for.
     """
     return f"{use} {label}, which is of {date}: it knows later rows" if date > day else ""
 
 
 def day_of(config: JobConfig, today: str) -> str:
-    """Returns the day that a run's model is of.
+    """Returns the day of a run's model.
 
     Args:
-        today: Day of a run that has no `--date`.
+        today: Day of a run without `--date`.
     """
     published_of = config.publish.date if config.publish is not None else None
     return published_of or str(config.date or today)
 
 
 def date_of(storage: Storage, folder: str) -> str:
-    """Returns the day that an exported model is of: of a version, or of a run's `model`; "" where nobody knows.
+    """Returns the day of an exported model: of a version, or of a run's `model`; "" if unknown.
 
     Raises:
         StorageError: the storage failed.
@@ -50,7 +50,7 @@ def date_of(storage: Storage, folder: str) -> str:
 
 
 def newest_before(serving: Serving, name: str, day: str) -> Version:
-    """Returns the newest version that is of an earlier day, and was not rolled back.
+    """Returns the newest version of an earlier day that was not rolled back.
 
     Raises:
         ConfigError: there is none.

@@ -1,21 +1,20 @@
 """The history of runs: one small Parquet file for each run that has ended, together a table for Spark and Hive.
 
-A file is written once, whole, by the run's owner; a run id that is submitted again replaces its own. Nobody appends to
-what another run has written, so that runs which end at the same moment are in nobody's way. The name is the table's
-partition: `_runs/name=churn/2026-11-20.parquet`. Columns may be added: readers take one that a file lacks for null.
+A file is written once, whole, by the run's owner; another submission of the run id replaces it. No two runs write the
+same file, so that runs which end at the same moment do not conflict. The name is the table's partition:
+`_runs/name=churn/2026-11-20.parquet`. Columns may be added: readers fill a missing one with null.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.errors import CorruptFileError, StorageNotFoundError
 from sparktf.feed.formats.parquet_file import reading
 from sparktf.results.result import RunResult
@@ -48,41 +47,28 @@ _SCHEMA = pa.schema(
 
 
 class RunRecord(NamedTuple):
-    """What is kept of a run.
-
-    Attributes:
-        date: The day it was for (`--date`); None without one.
-        started: When its last submission began; None where that is not known.
-        verdict: The exit code.
-        cause: Why there is no model; None where there is one.
-        rows: Rows trained, over all epochs.
-        metrics: The last ones by stream, as `RunResult.metrics`.
-        seconds: Of the last submission by phase, as `RunResult.seconds`.
-        locality: Share of the bytes read that lay on the reader's own host; None where nobody knows.
-        waiting_share: Share of the trainers' time in which they waited for rows; None where nothing was trained.
-        version: As which it published its model; None where it has not.
-        champion_version: With which published version its model was compared; None where it was with none.
-        champion_metrics: Of that one, on the same rows.
-    """
+    """The history's row of a run."""
 
     name: str
     run_id: str
-    date: datetime.date | None
-    started: datetime.datetime | None
-    verdict: int
-    cause: str | None
-    rows: int
-    metrics: dict[str, dict[str, float]]
-    seconds: dict[str, float]
-    locality: float | None
+    date: datetime.date | None  # The day of the run (`--date`); None without one
+    started: datetime.datetime | None  # When its last submission began; None if unknown
+    verdict: int  # The exit code
+    cause: str | None  # Why there is no model; None if there is one
+    rows: int  # Rows trained, over all epochs
+    metrics: dict[str, dict[str, float]]  # The last ones by stream, as `RunResult.metrics`
+    seconds: dict[str, float]  # Of the last submission by phase, as `RunResult.seconds`
+    locality: float | None  # Share of the bytes read that were stored on the reader's own host; None if unknown
+    # Share of the trainers' time in which they waited for rows; None if nothing was trained
     waiting_share: float | None
-    version: int | None = None
+    version: int | None = None  # The published version; None if there is none
+    # The published version that its model was compared with; None without a comparison
     champion_version: int | None = None
-    champion_metrics: dict[str, float] = {}
+    champion_metrics: dict[str, float] = {}  # That version's, on the same rows
 
 
 def run_record(result: RunResult, date: datetime.date | None) -> RunRecord:
-    """Returns what is kept of a run that has ended."""
+    """Returns the history's row of a run that has ended."""
     compared = result.comparison
     return RunRecord(
         name=result.name,
@@ -121,7 +107,7 @@ def keep_record(record: RunRecord, rundir: RunDirectory, storage: Storage, put: 
 
 
 def names_in_history(storage: Storage, root: str) -> list[str]:
-    """Returns the names that have runs in the history; none where nothing has been kept below the root.
+    """Returns the names that have runs in the history; none without a history.
 
     Raises:
         StorageError: the storage failed.
@@ -133,10 +119,10 @@ def names_in_history(storage: Storage, root: str) -> list[str]:
 def read_history(
     storage: Storage, root: str, names: Sequence[str], warn: Callable[[str], None] = lambda text: None
 ) -> list[RunRecord]:
-    """Returns what is kept of all runs of some names, the last begun first.
+    """Returns the rows of all runs of some names, the last begun first.
 
     Args:
-        warn: Is told of each file that cannot be read; the others are.
+        warn: Called for each file that cannot be read, which is skipped.
 
     Raises:
         StorageError: the storage failed.
@@ -157,8 +143,7 @@ def read_history(
             warn(str(error))
             return None
 
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="history") as pool:
-        records = [record for record in pool.map(read, files) if record is not None]
+    records = [record for record in at_once("history", read, files) if record is not None]
     never = datetime.datetime.min.replace(tzinfo=datetime.UTC)
     return sorted(records, key=lambda record: (record.started or never, record.name, record.run_id), reverse=True)
 
@@ -177,7 +162,7 @@ def _read(storage: Storage, name: str, path: str) -> RunRecord:
         file = pq.ParquetFile(pa.BufferReader(content), coerce_int96_timestamp_unit="us", pre_buffer=False)
         rows: list[dict[str, Any]] = file.read(use_threads=False).to_pylist()
     if len(rows) != 1 or rows[0].get("verdict") is None:
-        raise CorruptFileError(f"{path} is no row of the history, and left out: delete it, if nobody else needs it")
+        raise CorruptFileError(f"{path} is not a row of the history, and left out: delete it if nobody needs it")
     row = rows[0]
     started = row.get("started")
     return RunRecord(

@@ -1,4 +1,4 @@
-"""`output.mlflow`: MLflow follows a run, from its beginning to its end, whatever becomes of MLflow meanwhile."""
+"""`output.mlflow`: reports a run to MLflow from its beginning to its end; MLflow cannot fail the run."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _WRITER = (sys.executable, "-P", "-m", "sparktf.nightly.mlflow_writer")
 
 
 class MlflowGuest:
-    """What is asked of MLflow in one run. What it refuses or is too slow for is a warning, and nothing more."""
+    """MLflow in one run. A refusal or a timeout becomes a warning."""
 
     def __init__(self, clock: Clock, file_systems: FileSystems) -> None:
-        """Asks for nothing."""
+        """Starts nothing."""
         self._clock = clock
         self._file_systems = file_systems
         self._beginning: Errand | None = None
 
     def begun(self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice) -> None:
-        """Has MLflow's run made, or found again, while the run goes on."""
+        """Makes or finds MLflow's run in the background."""
         try:
             self._beginning = self._write(
                 note_of_begin(config, rundir, result, self._clock.wall_s()), config.timeouts.mlflow
@@ -46,7 +46,7 @@ class MlflowGuest:
         limit_s: float,
         voice: Voice,
     ) -> None:
-        """Has MLflow's run end as the run has. Takes `limit_s` at most; twice that where the run was shorter."""
+        """Ends MLflow's run as the run has ended. Takes `limit_s` at most; twice that if the run was shorter."""
         complaints: dict[str, None] = {}
         try:
             if self._beginning is not None:
@@ -74,7 +74,7 @@ def _complaints(errand: Errand, limit_s: float) -> dict[str, None]:
 
 
 def _events(storage: Storage, rundir: RunDirectory) -> Iterator[LogEntry]:
-    """Yields what the run has told so far. Raises `StorageError`, or a `ValueError` for what is no event."""
+    """Yields the run's events so far. Raises `StorageError`, or `ValueError` for an invalid event."""
     try:
         segments = [entry.path for entry in storage.list(rundir.events)]
     except StorageNotFoundError:

@@ -1,4 +1,4 @@
-"""What MLflow is to know of a run, at its beginning and at its end: made here, written by a process of its own."""
+"""The note to MLflow on a run, at its beginning and at its end: made here, written by a process of its own."""
 
 from __future__ import annotations
 
@@ -34,72 +34,52 @@ _STATUS: dict[Verdict, MlflowStatus] = {
 
 
 class MetricNote(Message):
-    """One value of a metric.
-
-    Attributes:
-        time_ms: Since 1970.
-    """
+    """One value of a metric."""
 
     key: str
     value: float
-    time_ms: int
+    time_ms: int  # Since 1970
     step: int
 
 
 class ModelNote(Message):
-    """A model that becomes a version in the registry.
+    """A model to register as a version."""
 
-    Attributes:
-        name: The registered model's.
-        folder: Where it is published.
-        tags: Of the version.
-    """
-
-    name: str
-    folder: str
-    tags: dict[str, str]
+    name: str  # The registered model's
+    folder: str  # Its published folder
+    tags: dict[str, str]  # Of the version
 
 
 class MlflowNote(Message):
-    """What is to stand in MLflow of one run.
-
-    Attributes:
-        run: Folder of the run, by which MLflow's run is found again.
-        name: What people call it.
-        tags: None takes a tag away.
-        params: MLflow never changes one: those that it has with another value stay.
-        metrics: All that the run has ever reported, in order: those that MLflow has got before are left out there.
-        figures: Of this submission, as it ended.
-        time_ms: When the status began, since 1970.
-        hadoop: Where the model's folder is found by.
-    """
+    """The content of one run in MLflow."""
 
     tracking_uri: str | None
     experiment: str
-    run: str
-    name: str
+    run: str  # Folder of the run, by which MLflow's run is found again
+    name: str  # Its name for people
     status: MlflowStatus
-    time_ms: int
-    tags: dict[str, str | None]
-    params: dict[str, str]
+    time_ms: int  # When the status began, since 1970
+    tags: dict[str, str | None]  # None removes a tag
+    params: dict[str, str]  # MLflow never changes one: existing values stay
+    # All reported metrics in order; the writer skips those that MLflow has already
     metrics: tuple[MetricNote, ...] = ()
-    figures: tuple[MetricNote, ...] = ()
+    figures: tuple[MetricNote, ...] = ()  # Of this submission, at its end
     model: ModelNote | None = None
-    hadoop: HadoopConf = HadoopConf()
+    hadoop: HadoopConf = HadoopConf()  # Configuration by which the model's folder is found
 
 
 def note_of_begin(config: JobConfig, rundir: RunDirectory, result: RunResult, now_s: float) -> MlflowNote:
-    """Returns what is to be known of a run that has been taken up, again or for the first time."""
+    """Returns the note on a run that begins, or is taken up again."""
     return _note(config, rundir, result, now_s)
 
 
 def note_of_end(
     config: JobConfig, rundir: RunDirectory, result: RunResult, events: Iterable[LogEntry], now_s: float
 ) -> MlflowNote:
-    """Returns what is to be known of a run that has a result.
+    """Returns the note on a run that has a result.
 
     Args:
-        events: All that the run has told, of earlier submissions too.
+        events: All of the run, of earlier submissions too.
     """
     return _note(config, rundir, result, now_s).model_copy(
         update={
@@ -113,18 +93,18 @@ def note_of_end(
 
 
 def status_of(result: RunResult) -> MlflowStatus:
-    """Returns how MLflow calls the end of a run."""
+    """Returns MLflow's status for the end of a run."""
     return "KILLED" if result.is_interrupted else _STATUS.get(result.verdict, "FAILED")
 
 
 def params_of(config: JobConfig) -> dict[str, str]:
-    """Returns every setting by its dotted key, as it may be shown: without secrets."""
+    """Returns all settings by dotted key, without secrets."""
     shown: Mapping[str, Any] = load_yaml(show_config(config))
     return {_key(key): value[:_PARAM_LENGTH] for key, value in leaves(shown)}
 
 
 def metrics_by_epoch(events: Iterable[LogEntry]) -> list[MetricNote]:
-    """Returns the metrics that nodes have reported, as `validation/auc`."""
+    """Returns the reported metrics, as `validation/auc`."""
     return [
         MetricNote(key=_key(f"{event.stream.value}/{name}"), value=value, time_ms=int(time_s * 1000), step=event.step)
         for time_s, event in events
@@ -134,7 +114,7 @@ def metrics_by_epoch(events: Iterable[LogEntry]) -> list[MetricNote]:
 
 
 def figures_of(result: RunResult, now_s: float) -> list[MetricNote]:
-    """Returns the figures of the whole run, and the metrics of the model that it has exported, as `model/...`."""
+    """Returns the figures of the whole run, and the metrics of the exported model, as `model/...`."""
     values: dict[str, float | None] = {
         f"model/{stream}/{name}": value
         for stream, named in result.metrics.items()
@@ -208,6 +188,6 @@ def _model(config: JobConfig, rundir: RunDirectory, result: RunResult) -> ModelN
 
 
 def _key(name: str) -> str:
-    """Returns a name that MLflow takes."""
+    """Returns a name that MLflow accepts."""
     plain = _STRANGE.sub("_", name)[:_KEY_LENGTH].strip()
     return plain if posixpath.normpath(plain) == plain and not plain.startswith("/") else plain.replace("/", "_")

@@ -1,6 +1,6 @@
-"""Writes a note into MLflow: a process of its own, which alone knows MLflow's client, and may hang or be killed.
+"""Writes a note into MLflow, in a process of its own: MLflow's client may hang, and is imported nowhere else.
 
-Reads an `MlflowNote` from its standard input. The last line that it writes says where the run is, or what went wrong.
+Reads an `MlflowNote` from its standard input. The last line of its output is the run's address, or the failure.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 RUN = "sparktf.run"
-"""The tag that MLflow's run is found by."""
+"""The tag by which MLflow's run is found."""
 
 _METRICS = "sparktf.metrics"
-"""The tag that says how many were written: those of a run that is submitted again are not written twice."""
+"""The tag with the number of metrics written: another submission of the run does not write them twice."""
 
 _CHANGED = "sparktf.changed_params"
 _BATCH = 100
-"""So many parameters does MLflow take at once, and as many tags; we have fewer."""
+"""The most parameters, or tags, that MLflow takes at once; we have fewer tags."""
 
 _BATCH_OF_METRICS = 1000
 _WORTH_KNOWING = 500
@@ -44,7 +44,7 @@ DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-"""What the environment may say otherwise. MLflow's own would wait for a server that hangs for many minutes."""
+"""Defaults of the environment: MLflow's own would wait for a server that hangs for many minutes."""
 
 _T = TypeVar("_T")
 
@@ -58,7 +58,7 @@ class MlflowWriter:
         self._experiment = self._find_experiment()
 
     def write(self) -> str:
-        """Writes all of the note; returns MLflow's id of the run. Again, it does what is left to do."""
+        """Writes the whole note; returns MLflow's id of the run. A repeated call writes the rest."""
         note, client = self._note, self._client
         run = self._find_run()
         run_id: str = run.info.run_id
@@ -69,12 +69,12 @@ class MlflowWriter:
         self._write_metrics(run)
         if note.model is not None:
             self._register(run, note.model)
-        if note.status != "RUNNING":  # last of all: whoever sees it finds the rest
+        if note.status != "RUNNING":  # last of all: once it is seen, the rest is there
             client.set_terminated(run_id, note.status, note.time_ms)
         return run_id
 
     def url(self, run_id: str) -> str:
-        """Returns where people look at it, who have a password of their own."""
+        """Returns the address for people, without credentials."""
         server = urlsplit(self._client.tracking_uri)
         server = server._replace(netloc=server.netloc.rpartition("@")[2])
         return f"{server.geturl()}/#/experiments/{self._experiment}/runs/{run_id}"
@@ -96,9 +96,9 @@ class MlflowWriter:
         return str(found.experiment_id)
 
     def _find_run(self) -> Run:
-        """Returns the run, which is made where there is none; of several, the first, once the others are deleted.
+        """Returns the run, made if there is none; keeps the first of several, and deletes the others.
 
-        A driver that was frozen may come to make one after its successor has: whoever comes next mends it.
+        A driver that was frozen may make a second one after its successor has: the next writer repairs that.
         """
         runs = self._runs()
         if not runs:
@@ -148,7 +148,7 @@ class MlflowWriter:
             self._client.set_tag(run_id, _METRICS, str(len(note.metrics)))
 
     def _register(self, run: Run, model: ModelNote) -> None:
-        """Makes a version in the registry: of the published folder, or of a copy where the server takes no such."""
+        """Makes a version in the registry: of the published folder, or of a copy if the server refuses that."""
         from mlflow.exceptions import MlflowException  # noqa: PLC0415
 
         found = self._client.search_model_versions(f"run_id = '{run.info.run_id}'")
@@ -173,7 +173,7 @@ class MlflowWriter:
         self._client.create_model_version(model.name, source, run.info.run_id, model.tags, await_creation_for=0)
 
     def _copy(self, run: Run, folder: str) -> str:
-        """Copies a published folder to the run's artifacts; returns where it lies there."""
+        """Copies a published folder to the run's artifacts; returns its path there."""
         storage, place = FileSystems(self._note.hadoop).open(folder), f"model/{name_of(folder)}"
         with tempfile.TemporaryDirectory(prefix="sparktf-mlflow-") as aside:
             for entry in storage.walk(folder):
@@ -209,7 +209,7 @@ def main() -> int:
             return 1
         writer = MlflowWriter(MlflowClient(uri, uri), note)
         print(f"MLflow: {writer.url(writer.write())}")
-    except Exception as error:  # noqa: BLE001 - the process's edge: whoever reads it gets one line
+    except Exception as error:  # noqa: BLE001 - the process's edge: its reader gets one line
         print(f"{type(error).__name__}: {told(_one_line(error))}")
         return 1
     return 0

@@ -1,4 +1,4 @@
-"""The order in which people read names that have numbers in them: "hour=9" before "hour=10"."""
+"""The order of names in which numbers count as such: "hour=9" before "hour=10"."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 def natural_key(name: str) -> list[tuple[int, str]]:
-    """Returns what to sort a name by, where numbers in it count as such."""
+    """Returns the sort key of a name."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in _DIGITS.split(name)]

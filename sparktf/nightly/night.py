@@ -1,4 +1,4 @@
-"""The parts of the nightly service that a configuration asks for, each at its station of the run."""
+"""The configured parts of the nightly service, each at its hook of the run."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from sparktf.storage.transactions.ownership import Ownership
 from sparktf.wire.model_source import Models, ModelSource
 
 _HISTORY, _REPORT, _MLFLOW, _ON_END = "history", "report", "mlflow", "on_end"
-"""The last steps, as they are stored."""
+"""The last steps, by their stored names."""
 
 
 class Night(Hooks):
@@ -50,7 +50,7 @@ class Night(Hooks):
     def __init__(
         self, file_systems: FileSystems, clock: Clock, measure: Callable[[JobConfig, Plan], TableStatistics]
     ) -> None:
-        """Takes what the parts need.
+        """Holds the dependencies of the parts.
 
         Args:
             measure: Reads the rows of a plan, and returns the statistics of its columns.
@@ -61,12 +61,12 @@ class Night(Hooks):
         self._mlflow = MlflowGuest(clock, file_systems)
 
     def begun(self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice) -> None:
-        """Lets MLflow know of the run."""
+        """Reports the run to MLflow."""
         if config.output.mlflow is not None:
             self._mlflow.begun(config, rundir, result, voice)
 
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
-        """Looks for the model to begin from, and waits for the data.
+        """Finds the model to begin from, and waits for the data.
 
         Raises:
             ConfigError: there is no such model.
@@ -78,16 +78,16 @@ class Night(Hooks):
             await_ready(storage, config.data.path, config.data.ready, self._clock, voice.say)
 
     def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:
-        """Checks the data. Raises `DataError` where a check refuses it."""
+        """Checks the data. Raises `DataError` if a check refuses it."""
         if config.data.checks is not None:
             storage = self._file_systems.open(rundir.root)
             check_data(config.data.checks, storage, rundir, partial(self._measure, config, plan), put, voice)
 
     def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice, *, resumes: bool) -> Models:
-        """Returns what the run begins from, and the version whose place its model is to take, if a gate is before that.
+        """Returns the model that the run begins from, and the version that it would replace, if there is a gate.
 
         Raises:
-            ConfigError: what it is to begin from is not there.
+            ConfigError: the model to begin from does not exist.
         """
         init = None if resumes else self._init(config, rundir, voice)
         if config.gate is None:
@@ -119,7 +119,7 @@ class Night(Hooks):
         return dt.datetime.fromtimestamp(self._clock.wall_s(), dt.UTC).date()
 
     def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
-        """Returns what the last runs of the name took after their training, at most."""
+        """Returns the longest time that the last runs of the name took after their training."""
         try:
             storage = self._file_systems.open(rundir.root)
             return ending_s(earlier_runs(storage, rundir.root, rundir.name, but=rundir.run_id))
@@ -129,14 +129,14 @@ class Night(Hooks):
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]
     ) -> dict[str, Any]:
-        """Publishes the model, then deletes what is too old; see `Hooks`.
+        """Publishes the model, then deletes old ones; see `Hooks`.
 
         Raises:
             ModelContractError: the run has exported no model.
             GatedError: the gate keeps the published model.
-            NotComparedError: the gate has not compared with the one that is published now.
+            NotComparedError: the gate has compared with another model than the published one.
             FencedOffError: the run has become another submission's; nothing is published.
-            StorageError: the storage failed; readers see what they saw, or the new model.
+            StorageError: the storage failed; readers see the old model or the new one.
         """
         storage = self._file_systems.open(rundir.root)
         serving = Serving(storage, rundir.root, rundir.name)
@@ -186,7 +186,7 @@ class Night(Hooks):
                 voice.say(f"output.keep_runs: {keep_runs}: deleted {', '.join(runs)}")
 
     def last_steps(self, config: JobConfig) -> tuple[str, ...]:
-        """Keeps the run's row of the history, makes its report, and lets guests know of the end: users' own last."""
+        """Returns the last steps: the history's row, the report, then the guests, the user's command last."""
         output = config.output
         asked = {
             _HISTORY: output.history,
@@ -199,7 +199,7 @@ class Night(Hooks):
     def do_last(
         self, step: str, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice
     ) -> None:
-        """See `Hooks`. What the configuration asks for no more is passed over."""
+        """See `Hooks`. Skips steps that are not configured any more."""
         output, timeouts = config.output, config.timeouts
         if step == _HISTORY:
             self._keep_row(result, config, rundir, put, voice)
@@ -227,13 +227,13 @@ class Night(Hooks):
 
 
 def _anchor(serving: Serving, champion: ModelSource, gate: GateConfig) -> FoundModel | None:
-    """Returns what the gate compares with besides the champion, by the first metric that has a tolerance."""
+    """Returns the anchor of the gate, by the first metric that has a tolerance."""
     asked = [(name, metric.mode) for name, metric in gate.metrics.items() if metric.tolerance is not None]
     return anchor_of(serving, champion, gate.anchor, *asked[0]) if gate.anchor and asked else None
 
 
 def _patience_s(result: RunResult, limit_s: float) -> float:
-    """Returns how long a guest may take: whoever interrupts a run may kill it, if it does not end soon."""
+    """Returns the time for a guest; short after an interruption, whose sender may soon kill the driver."""
     return min(limit_s, KNOBS.hasty_guest_s) if result.is_interrupted else limit_s
 
 
@@ -253,7 +253,7 @@ def keep_report(
     """Writes both pages.
 
     Args:
-        put: Keeps a file of the run.
+        put: Stores a file of the run.
         now_s: Seconds since 1970.
 
     Raises:
@@ -265,9 +265,9 @@ def keep_report(
 
 
 def tell_of_end(command: Sequence[str], result: RunResult, limit_s: float, voice: Voice) -> None:
-    """Runs the command of `output.on_end`, with what result.json holds on its standard input, and shows what it says.
+    """Runs the command of `output.on_end` with result.json on its standard input, and shows its output.
 
-    Raises nothing but where the driver is interrupted: a command that fails or hangs is a warning.
+    Raises nothing but interruptions: a command that fails or hangs is a warning.
     """
     try:
         ended = Errand(command, result_content(result), limit_s, variables_of(result)).wait()
@@ -281,7 +281,7 @@ def tell_of_end(command: Sequence[str], result: RunResult, limit_s: float, voice
 
 
 def variables_of(result: RunResult) -> dict[str, str]:
-    """Returns what the command's environment says of the run."""
+    """Returns the variables about the run in the command's environment."""
     return {
         "SPARKTF_RUN": f"{result.name}/{result.run_id}",
         "SPARKTF_NAME": result.name,

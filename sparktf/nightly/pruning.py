@@ -1,9 +1,9 @@
-"""Old runs of one name, and their removal.
+"""Removes old runs of one name.
 
-What is deleted is a run of ours, which is known by its result, and nobody's at this moment, which its owner's beat
-says: whoever deletes it becomes its owner first. It leaves its place by one rename, `_leaving-<run id>-<nonce>`; if its
-newest term is still that of whoever moved it, it becomes `_removed-...`, and is deleted, else it is put back: another
-driver has begun with it in between. Either is decided by what lies there: so whoever comes next ends what was cut off.
+A folder is deleted only if its result shows that it is a run of ours, and its owner's beat that nobody is at work: the
+pruner first becomes its owner. It leaves its place by one rename, `_leaving-<run id>-<nonce>`; if its newest term is
+still the pruner's, it becomes `_removed-...` and is deleted. Else another driver has taken it up in between, and it is
+put back. Both names say what is left to do, so the next pruner completes an interrupted removal.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sparktf.storage.transactions.results import read_result
 from sparktf.storage.transactions.terms import look
 
 OwnerOf = Callable[[RunDirectory], Ownership]
-"""Returns the ownership that whoever deletes may have of a run."""
+"""Returns the ownership that a pruner may take of a run."""
 
 _LEAVING, _REMOVED = "_leaving-", "_removed-"
 _MOVED = re.compile(rf"^({_LEAVING}|{_REMOVED})(?:(.+)-)?([0-9a-f]{{8}})$")
 _NONCE = 8
 _OF_REFUSED = {RESULT, "last_steps.json", "report.html"}
-"""What a run leaves that was refused before it had an owner."""
+"""Files of a run that was refused before it had an owner."""
 
 
 class Pruner:
@@ -39,8 +39,8 @@ class Pruner:
         """Touches nothing.
 
         Args:
-            claim: Of each run that is deleted.
-            warn: Is told of each folder that stays though it looks like an old run.
+            claim: Takes the ownership of a run before it is deleted.
+            warn: Called for each folder that stays though it looks like an old run.
             now_s: Seconds since 1970.
         """
         self._storage = storage
@@ -52,9 +52,9 @@ class Pruner:
         self._now_s = now_s
 
     def prune(self, keep: int, spared: Collection[str]) -> tuple[str, ...]:
-        """Deletes all ended runs but the newest `keep`; returns the ids of those that are gone.
+        """Deletes all ended runs but the newest `keep`; returns the ids of the deleted ones.
 
-        A run without a result, and one whose owner is at work, is left alone: it may be under way.
+        A run without a result, and one whose owner is alive, is left alone: it may be under way.
 
         Args:
             spared: Ids of runs that stay however old they are.
@@ -85,7 +85,7 @@ class Pruner:
         return [(ended_ms, rundir)]
 
     def _why_not(self, rundir: RunDirectory) -> str:
-        """Returns why a folder that has a result need not be a run of ours; "" for one that is."""
+        """Returns why a folder with a result may not be a run of ours; "" if it is."""
         try:
             result = read_result(self._storage, rundir.result)
         except CorruptFileError as error:
@@ -113,14 +113,14 @@ class Pruner:
         return self._settle(leaving)
 
     def _settle(self, folder: str) -> bool:
-        """Ends what has begun with a run that was moved away; returns whether it is deleted."""
+        """Completes the removal of a run that was moved away; returns whether it is deleted."""
         found = _MOVED.match(folder)
         assert found is not None
         kind, run_id, nonce = found.groups()
         path, removed = f"{self._above}/{folder}", f"{self._above}/{_REMOVED}{folder.removeprefix(kind)}"
         with suppress(StorageNotFoundError):  # another that comes along at the same moment was quicker
             if not all(is_of_a_run(name_of(entry.path)) for entry in self._storage.list(path)):
-                self._warn(f"output.keep_runs: {path} stays: it is not known whose it is")
+                self._warn(f"output.keep_runs: {path} stays: its owner is unknown")
                 return False
             if kind == _LEAVING:
                 if self._is_another_ones(path, run_id, nonce):
@@ -130,7 +130,7 @@ class Pruner:
         return True
 
     def _is_another_ones(self, leaving: str, run_id: str | None, nonce: str) -> bool:
-        """Whether a run that is leaving is not that of whoever moved it; then it is put back, if its place is free."""
+        """Whether another driver has taken a leaving run up; then it is put back, if its place is free."""
         if run_id is None:  # of an earlier version, which did not say whose it is
             return not is_left(self._storage, self._storage.stat(leaving), self._now_s)
         owner = look(self._storage, f"{leaving}/{TERMS}").owner

@@ -1,17 +1,16 @@
-"""Whether the data is there: asked of the lake, again and again, before anything is held.
+"""Waits for the data before anything is held.
 
-`Lake.shortcoming` says what is missing now; `await_ready` waits for that to be nothing.
+`Lake.shortcoming` names the missing part; `await_ready` waits until there is none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from sparktf.clock import Clock
 from sparktf.config.duration import duration_text
 from sparktf.config.ready import ReadyConfig, WindowConfig
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.errors import CorruptFileError, NotReadyError, StorageNotFoundError, StorageUnavailableError
 from sparktf.feed.formats.parquet_file import open_parquet
 from sparktf.knobs import KNOBS
@@ -20,10 +19,10 @@ from sparktf.storage.base import FileEntry, Storage
 
 _SUCCESS = "_SUCCESS"
 _NAMED = 6
-"""So many missing partitions are named; the others are counted."""
+"""Missing partitions that are named; the others are counted."""
 
 _LOOKS = 100
-"""Who waits for minutes only is not to wait half a minute too long."""
+"""Looks within a wait, at least: a wait of minutes must not overrun by half a minute."""
 
 
 FolderFiles = dict[str, Sequence[FileEntry]]
@@ -31,15 +30,14 @@ FolderFiles = dict[str, Sequence[FileEntry]]
 
 
 def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, say: Callable[[str], None]) -> None:
-    """Returns once all is there that `data.ready` asks for.
+    """Waits until all conditions of `data.ready` hold.
 
-    A storage that is away, and a file that is gone or cannot be read, may be so for a moment: all are waited for like
-    the rest.
+    A storage that fails, and a file that is missing or cannot be read, may recover: these are waited out too.
 
     Raises:
-        NotReadyError: something is missing after `ready.wait`; it is named.
-        StorageUnavailableError: the storage is away even then.
-        CorruptFileError: a file is damaged even then.
+        NotReadyError: something is still missing after `ready.wait`; names it.
+        StorageUnavailableError: the storage still fails then.
+        CorruptFileError: a file is still damaged then.
     """
     lake, began_s, told = Lake(storage, path), clock.now_s(), ""
     while True:
@@ -48,31 +46,31 @@ def await_ready(storage: Storage, path: str, ready: ReadyConfig, clock: Clock, s
             lacking = lake.shortcoming(ready, clock.wall_s())
         except (StorageUnavailableError, CorruptFileError) as error:
             lacking, trouble = str(error), error
-        except StorageNotFoundError as error:  # a partition that is written anew: what was listed is gone by now
+        except StorageNotFoundError as error:  # a partition is being rewritten: listed files are gone
             lacking = str(error)
         waited_s = clock.now_s() - began_s
         if not lacking:
             if told:
-                say(f"the data is there, after {waited_s:.0f} s")
+                say(f"the data is ready after {waited_s:.0f} s")
             return
         if waited_s >= ready.wait:
             if trouble is not None:
                 raise trouble
             raise not_ready(path, ready, lacking)
         if lacking != told:
-            say(f"the data is not ready, which is waited for up to {duration_text(ready.wait)}: {lacking}")
+            say(f"the data is not ready, waiting up to {duration_text(ready.wait)}: {lacking}")
             told = lacking
         clock.sleep(min(ready.wait - waited_s, KNOBS.ready_poll_s, max(ready.wait / _LOOKS, 1.0)))
 
 
 def not_ready(path: str, ready: ReadyConfig, lacking: str) -> NotReadyError:
-    """Returns what ends a run whose data is not there in time."""
+    """Returns the error of a run whose data is not there in time."""
     waited = f" (data.ready.wait: {duration_text(ready.wait)})" if ready.wait else ""
     return NotReadyError(f"data.path {path} is not ready{waited}: {lacking}. Submit the run again later")
 
 
 class Lake:
-    """What lies below a path, looked at several times: footers are read once."""
+    """The files below a path, looked at several times: footers are read once."""
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
@@ -80,7 +78,7 @@ class Lake:
         self._rows: dict[FileEntry, int] = {}
 
     def shortcoming(self, ready: ReadyConfig, now_s: float) -> str:
-        """Returns what is missing, in words; "" for nothing.
+        """Returns the missing part in words; "" for nothing.
 
         Args:
             now_s: Seconds since 1970.
@@ -111,7 +109,7 @@ class Lake:
         return ""
 
     def _all(self) -> FolderFiles:
-        """Returns all there is; a folder counts as newer than another by the numbers and letters of its path."""
+        """Returns all partitions; the order of paths, with numbers as such, is the order of time."""
         try:
             entry = self._storage.stat(self._path)
         except StorageNotFoundError:
@@ -125,9 +123,8 @@ class Lake:
 
     def _window(self, window: WindowConfig) -> FolderFiles:
         folders = list(window.folders())
-        with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="ready") as pool:
-            found = pool.map(self._files, (f"{self._path}/{folder}" for folder in folders))
-            return dict(zip(folders, found, strict=True))
+        found = at_once("ready", self._files, (f"{self._path}/{folder}" for folder in folders))
+        return dict(zip(folders, found, strict=True))
 
     def _files(self, folder: str) -> list[FileEntry]:
         try:
@@ -137,8 +134,7 @@ class Lake:
 
     def _count(self, files: Sequence[FileEntry]) -> int:
         unknown = [file for file in files if file not in self._rows]
-        with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="ready") as pool:
-            self._rows.update(zip(unknown, pool.map(self._rows_of, unknown), strict=True))
+        self._rows.update(zip(unknown, at_once("ready", self._rows_of, unknown), strict=True))
         return sum(self._rows[file] for file in files)
 
     def _rows_of(self, file: FileEntry) -> int:

@@ -1,4 +1,4 @@
-"""Whose weights a run begins with: `train.init_from`, and whether it is time to train from scratch."""
+"""The model that a run begins from: `train.init_from`, and `train.full_every`."""
 
 from __future__ import annotations
 
@@ -27,27 +27,21 @@ _DAY_S = 86_400
 
 
 class Beginning(NamedTuple):
-    """What a run begins with.
+    """The initial weights of a run."""
 
-    Attributes:
-        source: None for the model function's own initial weights.
-        scratch: Why these, where something else is configured.
-        warning: What its result should mention.
-    """
-
-    source: ModelSource | None = None
-    scratch: str = ""
-    warning: str = ""
+    source: ModelSource | None = None  # None for the model function's own initial weights
+    scratch: str = ""  # Why these are used, if something else is configured
+    warning: str = ""  # For the run's result
 
 
 def beginning_of(config: JobConfig, rundir: RunDirectory, file_systems: FileSystems, today: dt.date) -> Beginning:
-    """Returns what a run begins with that has nothing to go on from.
+    """Returns the initial weights of a run without a checkpoint.
 
     Args:
-        today: Day of a run that has no `--date`.
+        today: Day of a run without `--date`.
 
     Raises:
-        ConfigError: `train.init_from` names what is not there, or is no model.
+        ConfigError: `train.init_from` names no existing model.
         StorageError: the storage failed.
     """
     train, storage = config.train, file_systems.open(rundir.root)
@@ -68,10 +62,10 @@ def beginning_of(config: JobConfig, rundir: RunDirectory, file_systems: FileSyst
 
 
 def decide(found: FoundModel, day: str, full_every_s: float | None) -> Beginning:
-    """Returns whether a run of a day begins from a model, or from scratch since the chain of warm starts is too long.
+    """Returns whether a run begins from a model, or from scratch because the chain of warm starts is too long.
 
-    A model of which nobody knows when its weights were trained from scratch counts as trained on its own day, one
-    without a day as trained today.
+    A model whose last training from scratch is unknown counts as trained from scratch on its own day, and one without a
+    day as trained today.
     """
     source = found.source.model_copy(update={"full_date": found.source.full_date or found.date or day})
     if full_every_s is not None and is_full_due(source.full_date, day, full_every_s):
@@ -83,13 +77,13 @@ def decide(found: FoundModel, day: str, full_every_s: float | None) -> Beginning
 
 
 def is_full_due(full_date: str, day: str, every_s: float) -> bool:
-    """Whether a run of a day trains from scratch, since the last training from scratch was on another one."""
+    """Whether a run of a day trains from scratch, given the day of the last training from scratch."""
     age = dt.date.fromisoformat(day) - dt.date.fromisoformat(full_date)
     return age.days * _DAY_S >= every_s
 
 
 def _published(storage: Storage, rundir: RunDirectory) -> FoundModel | None:
-    """Returns the current version; None where nothing is published."""
+    """Returns the current version; None if nothing is published."""
     serving = Serving(storage, rundir.root, rundir.name)
     number = serving.current()
     if number is None:
@@ -97,15 +91,15 @@ def _published(storage: Storage, rundir: RunDirectory) -> FoundModel | None:
     version = serving.current_version()
     if version is None:
         raise ConfigError(
-            f"train.init_from: {PUBLISHED}: CURRENT in {serving.path} names version {number}, which is not there: "
-            f"sparktf rollback {rundir.name} --to VERSION names another one"
+            f"train.init_from: {PUBLISHED}: CURRENT in {serving.path} names version {number}, which does not exist: "
+            f"choose another one with sparktf rollback {rundir.name} --to VERSION"
         )
     try:
         manifest = serving.manifest(version)
     except TornCheckpointError as error:
         raise ConfigError(
-            f"train.init_from: {PUBLISHED}: version {number} is no whole model ({error}): sparktf rollback "
-            f"{rundir.name} --to VERSION names another one"
+            f"train.init_from: {PUBLISHED}: version {number} is damaged ({error}): choose another one with "
+            f"sparktf rollback {rundir.name} --to VERSION"
         ) from None
     source = ModelSource(
         label=f"version {number}",
@@ -121,11 +115,11 @@ def _published(storage: Storage, rundir: RunDirectory) -> FoundModel | None:
 def _of_run(storage: Storage, rundir: RunDirectory, own: RunDirectory) -> FoundModel:
     said = f"train.init_from: run:{rundir.run_id}"
     if rundir == own:
-        raise ConfigError(f"{said} is the run itself, which goes on from its own checkpoints anyway: name another")
+        raise ConfigError(f"{said} is this run itself, which resumes from its own checkpoints: name another run")
     if not storage.exists(rundir.path):
         raise ConfigError(f"{said}: there is no run {rundir.run}: {rundir.path} does not exist")
     if not storage.exists(f"{rundir.model}/{_MODEL}"):
-        raise ConfigError(f"{said}: run {rundir.run} has no model: it has not ended, has failed, or exports none")
+        raise ConfigError(f"{said}: run {rundir.run} has no model: it has not ended, has failed, or exported none")
     source = ModelSource(
         label=f"run {rundir.run}", path=rundir.model, files=_files(storage, rundir.model, _MODEL), run_id=rundir.run_id
     )
@@ -147,8 +141,8 @@ def _at_path(storage: Storage, path: str) -> FoundModel:
     folder, name = (path, _MODEL) if is_folder else (path[: -len(name_of(path)) - 1], name_of(path))
     if not name.endswith(_SUFFIX) or not storage.exists(f"{folder}/{name}"):
         raise ConfigError(
-            f"train.init_from: {path} is no model: give {PUBLISHED}, run:<run id>, a {_SUFFIX} file, or a folder that "
-            f"has {_MODEL}"
+            f"train.init_from: {path} is not a model: give {PUBLISHED}, run:<run id>, a {_SUFFIX} file, or a folder "
+            f"that has {_MODEL}"
         )
     source = ModelSource(label=path, path=folder, files=_files(storage, folder, name))
     with suppress(TornCheckpointError):  # then it was not published

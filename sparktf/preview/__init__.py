@@ -1,5 +1,5 @@
-"""What a run would be like, before anything is held: `sparktf plan`.
+"""The forecast of a run before anything is held: `sparktf plan`.
 
-May import what looks at each part of it: driver/check, nightly, what submits, storage, plans, the console. It asks and
-reads; it never writes, never holds anything of the cluster's, and Spark is started on this machine alone.
+May import the parts that it forecasts: driver/check, nightly, submission, storage, plans, the console. It reads and
+asks; it never writes, holds nothing of the cluster's, and starts Spark on this machine only.
 """

@@ -1,4 +1,4 @@
-"""The gang against what there is: the slots of a master, YARN's hosts, or this machine."""
+"""The gang's needs against the capacity of a master's slots, YARN's hosts, or this machine."""
 
 from __future__ import annotations
 
@@ -17,17 +17,13 @@ _MEMINFO = Path("/proc/meminfo")
 
 
 class Capacity(NamedTuple):
-    """What there is.
-
-    Attributes:
-        hosts: YARN's, by lower-case name; None where YARN is not asked, or does not answer.
-    """
+    """The capacity of a cluster."""
 
     forecast: RoomForecast
-    hosts: Mapping[str, int] | None = None
+    hosts: Mapping[str, int] | None = None  # YARN's, by lower-case name; None if YARN is not asked, or does not answer
 
     def fits(self, host: str) -> int | None:
-        """Returns how many executors a host has room for now; None where nobody knows."""
+        """Returns the number of executors that a host has room for now; None if unknown."""
         if self.hosts is None:
             return None
         short = host.lower().partition(".")[0]
@@ -36,13 +32,13 @@ class Capacity(NamedTuple):
 
 
 def room_on_yarn(config: JobConfig, slots: Slots, step_mib: int, hosts: Sequence[YarnHost] | None) -> Capacity:
-    """Returns what YARN has, and how much of the gang there is memory for now.
+    """Returns YARN's memory, and how much of the gang fits into it now.
 
-    Memory alone counts, as YARN's schedulers do by default; what a queue may take of it is not looked at.
+    Only memory counts, as in YARN's schedulers by default; limits of a queue are ignored.
 
     Args:
-        step_mib: Containers are multiples of it.
-        hosts: None where YARN does not answer.
+        step_mib: Container sizes are multiples of it.
+        hosts: None if YARN does not answer.
     """
     executor, *driver = (container.allocated_mib(step_mib) for container in containers(config))
     nodes = config.cluster.nodes
@@ -51,7 +47,7 @@ def room_on_yarn(config: JobConfig, slots: Slots, step_mib: int, hosts: Sequence
         nodes=nodes,
         node_mib=executor,
         driver_mib=driver[0] if driver else None,
-        said="YARN does not say what it has: its REST API does not answer",
+        said="the capacity of YARN is unknown: its REST API does not answer",
     )
     if hosts is None:
         return Capacity(forecast)
@@ -72,7 +68,7 @@ def room_on_yarn(config: JobConfig, slots: Slots, step_mib: int, hosts: Sequence
 
 
 def room_here(config: JobConfig, slots: Slots) -> Capacity:
-    """Returns what this machine has, where all runs on it."""
+    """Returns this machine's memory, for runs that stay on it."""
     total_mib, free_mib = machine_memory(_MEMINFO)
     cores = len(os.sched_getaffinity(0))
     nodes, node_mib = config.cluster.nodes, config.cluster.node_memory.mib
@@ -93,19 +89,19 @@ def room_here(config: JobConfig, slots: Slots) -> Capacity:
 
 
 def room_elsewhere(config: JobConfig, slots: Slots) -> Capacity:
-    """Returns what is known of a cluster that cannot be asked."""
+    """Returns the forecast for a cluster that cannot be asked."""
     return Capacity(
         RoomForecast(
             master=slots.master.url,
             nodes=config.cluster.nodes,
             node_mib=config.cluster.node_memory.mib,
-            said=f"{slots.master.url} is not asked what it has",
+            said=f"the capacity of {slots.master.url} is not asked for",
         )
     )
 
 
 def machine_memory(meminfo: Path) -> tuple[int | None, int | None]:
-    """Returns this machine's memory, and how much of it is free, in MiB; None where it does not say."""
+    """Returns this machine's memory and the free part of it, in MiB; None if unknown."""
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines() if ":" in line)
         return tuple(int(lines[key].split()[0]) // 1024 for key in ("MemTotal", "MemAvailable"))  # type: ignore[return-value]

@@ -1,4 +1,4 @@
-"""What follows for a run from its configuration, its plan and the runs before it: pure functions, each of a fact."""
+"""Expectations of a run from its configuration, its plan and earlier runs: pure functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from sparktf.sequence import Integers, Stream, batch_shares
 
 
 def data_of(plan: Plan, planned: str) -> DataForecast:
-    """Returns what is in a plan.
+    """Returns the data of a plan.
 
     Args:
         planned: "now", or "before" for a stored one.
@@ -50,15 +50,15 @@ def data_of(plan: Plan, planned: str) -> DataForecast:
 
 
 def wanted_hosts(config: JobConfig, plan: Plan) -> list[str]:
-    """Returns where executors are asked for, one entry for each that reads: where most of the data lies."""
+    """Returns the hosts to request executors at, one entry for each reader: where most of the data is stored."""
     return best_hosts(plan.host_nbytes(), config.cluster.shape.workers, [])
 
 
 def asked_at(hosts: Sequence[str], plan: Plan, fits: Callable[[str], int | None]) -> tuple[HostForecast, ...]:
-    """Returns the hosts that executors are asked for at, each once.
+    """Returns the distinct hosts to request executors at.
 
     Args:
-        fits: Says how many executors a host has room for now.
+        fits: Returns the number of executors that a host has room for now.
     """
     held = plan.host_nbytes()
     return tuple(
@@ -71,8 +71,7 @@ def dealt_to(config: JobConfig, plan: Plan, hosts: Sequence[str]) -> tuple[Integ
     """Deals the first epoch of training to nodes on some hosts, as the run would.
 
     Returns:
-        The rows of each node, and the share of the bytes that lie on their reader's host: None where no host of any
-        block is known.
+        The rows of each node, and the share of the bytes stored on their reader's host: None if no host is known.
     """
     data, rows = config.data, plan.rows(Stream.TRAIN)
     dealt = plan.assignments(Stream.TRAIN, 0, [(0, rows)], hosts, rebalance=data.rebalance, locality=data.locality)
@@ -86,10 +85,10 @@ def dealt_to(config: JobConfig, plan: Plan, hosts: Sequence[str]) -> tuple[Integ
 
 
 def updates_of(config: JobConfig, rows: int, node_rows: Integers | None) -> UpdatesForecast:
-    """Returns how many updates sparktf's own loop makes of the rows of an epoch.
+    """Returns the number of updates that sparktf's own loop makes in an epoch.
 
     Args:
-        node_rows: Those of each node, where that is known: int64 [n_workers].
+        node_rows: Rows of each node, if known: int64 [n_workers].
     """
     train, together = config.train, config.cluster.updates_together
     per_epoch = -(-rows // (train.batch_size * (train.replicas_to_aggregate or 1)))
@@ -112,17 +111,17 @@ def updates_of(config: JobConfig, rows: int, node_rows: Integers | None) -> Upda
 def expected_locality(
     hosts: Sequence[str], share: float | None, plan: Plan, fits: Callable[[str], int | None] | None
 ) -> LocalityForecast:
-    """Returns where the bytes are read by nodes on some hosts.
+    """Returns where nodes on some hosts read the bytes.
 
     Args:
-        fits: See `asked_at`; None where no host is asked for.
+        fits: See `asked_at`; None if no host is requested.
     """
     asked = () if fits is None else asked_at(hosts, plan, fits)
     return LocalityForecast(share=share, hosts_with_data=len(plan.hosts), asked=asked)
 
 
 def learned(runs: Sequence[RunResult]) -> FormerRuns:
-    """Returns what earlier runs were like, the newest first; sizes are not known by their results."""
+    """Returns a summary of earlier runs, given newest first; results do not contain sizes."""
     fresh = [run for run in runs if run.attempts and run.attempts[0].from_step == 0 and run.seconds.get("train")]
     rates = [run.rows_trained / run.seconds["train"] for run in fresh if run.rows_trained]
     phases = dict.fromkeys(phase for run in fresh for phase in run.seconds)
@@ -140,10 +139,10 @@ def learned(runs: Sequence[RunResult]) -> FormerRuns:
 
 
 def expected_times(config: JobConfig, rows_left: int | None, former: FormerRuns, now_s: float) -> TimesForecast:
-    """Returns when things would be if the run began now, its data there, and went on as those before it.
+    """Returns the times of the run if it began now with its data ready, and went as those before.
 
     Args:
-        rows_left: Rows to be trained; None where nobody knows.
+        rows_left: Rows to be trained; None if unknown.
     """
     train = config.train
     train_s = rows_left / former.rows_s if rows_left is not None and former.rows_s else None

@@ -1,11 +1,10 @@
-"""What `data.checks` would say, as far as the files' footers know it: no row is read."""
+"""Decides `data.checks` as far as the files' footers allow: no row is read."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 from sparktf.config.checks import BoundsConfig, ChecksConfig, ColumnBounds, DriftBounds
 from sparktf.config.data_section import DataConfig
 from sparktf.driver.plan.features import column_type
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.driver.plan.plan import Plan
 from sparktf.feed.arrays.nested import type_of
 from sparktf.feed.formats.parquet_file import leaf_columns, open_parquet, reading
@@ -28,26 +27,22 @@ from sparktf.statistics.column_statistics import ColumnStatistics, Spread, Table
 from sparktf.storage.base import Storage
 
 MOST_CHUNKS = 1_000_000
-"""Chunks of columns that are looked at: each takes some 3 us. Of more, only rows and columns are judged."""
+"""Chunks of columns to look at, each some 3 us. With more, only rows and columns are checked."""
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
 class Chunks(NamedTuple):
-    """What the footers of some chunks of a column say together; None where one of them does not.
-
-    Attributes:
-        least: Of the values that are no null; with `most` as the statistics of a table have them.
-    """
+    """The combined footers of some chunks of a column; None where one of them lacks the figure."""
 
     nulls: int | None = 0
     rows: int = 0
-    least: float | None = math.inf
+    least: float | None = math.inf  # Of the values that are not null; with `most`, as in a table's statistics
     most: float | None = -math.inf
 
     def __add__(self, other: object) -> Chunks:
-        """Returns what both say."""
+        """Returns the combination of both."""
         if not isinstance(other, Chunks):
             return NotImplemented
         return Chunks(
@@ -59,15 +54,10 @@ class Chunks(NamedTuple):
 
 
 class Footers(NamedTuple):
-    """The used columns by what footers know.
+    """The used columns by their footers."""
 
-    Attributes:
-        statistics: As a run would keep them, as far as that is known.
-        nulls: Columns whose nulls are counted; `ends` those whose least and greatest values are known.
-    """
-
-    statistics: TableStatistics
-    nulls: frozenset[str]
+    statistics: TableStatistics  # As a run would store them, as far as known
+    nulls: frozenset[str]  # Columns whose nulls are counted; `ends` are those with known bounds
     ends: frozenset[str]
 
 
@@ -89,9 +79,8 @@ def read_footers(storage: Storage, data: DataConfig, plan: Plan) -> Footers:
     groups = sum(len(plan.tables[stream].rows) for stream in streams)
     # Of the rows that a filter lets through, footers know no values.
     looks = not spec.where and groups * len(stored) <= MOST_CHUNKS
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="footer") as pool:
-        read = partial(_read, storage, {name: spec.renamed.get(name, name) for name in stored}, looks=looks)
-        found = list(pool.map(read, files if looks else files[:1]))
+    read = partial(_read, storage, {name: spec.renamed.get(name, name) for name in stored}, looks=looks)
+    found = at_once("footer", read, files if looks else files[:1])
     types = found[0][0] | spec.untyped
     chunks = {name: sum((one[1][name] for one in found), Chunks()) for name in (stored if looks else ())}
     columns = {name: _column(types[name], chunks.get(name)) for name in stored}
@@ -108,10 +97,10 @@ def read_footers(storage: Storage, data: DataConfig, plan: Plan) -> Footers:
 
 
 def judge_footers(checks: ChecksConfig, footers: Footers, then: Baseline | None) -> ChecksForecast:
-    """Returns which bounds hold and which do not, by what footers know.
+    """Returns the bounds that hold and those that do not, by the footers.
 
     Args:
-        then: What drift is measured against.
+        then: The baseline of drift.
     """
     judged: list[str] = []
     left: list[str] = []
@@ -135,7 +124,7 @@ def judge_footers(checks: ChecksConfig, footers: Footers, then: Baseline | None)
 
 
 def _decided(bounds: BoundsConfig, footers: Footers, *, has_baseline: bool) -> BoundsConfig:
-    """Returns those of the bounds that footers decide."""
+    """Returns the bounds that footers decide."""
     columns = {}
     for name, column in bounds.columns.items():
         kept: dict[str, Any] = {"null_share": column.null_share} if name in footers.nulls else {}
@@ -153,7 +142,7 @@ def _decided(bounds: BoundsConfig, footers: Footers, *, has_baseline: bool) -> B
 
 
 def _keys(level: str, bounds: BoundsConfig, decided: BoundsConfig) -> Iterator[tuple[str, bool]]:
-    """Yields the key of each bound there is, and whether it is decided."""
+    """Yields the key of each bound, and whether it is decided."""
     if bounds.rows is not None:
         yield f"{level}.rows", True
     pairs = [(f"{level}.columns.{name}", column, decided.columns[name]) for name, column in bounds.columns.items()]
@@ -168,7 +157,7 @@ def _keys(level: str, bounds: BoundsConfig, decided: BoundsConfig) -> Iterator[t
 def _read(
     storage: Storage, columns: Mapping[str, str], path: str, *, looks: bool
 ) -> tuple[dict[str, str], dict[str, Chunks]]:
-    """Returns the types of some columns in a file, and what its footer says of them, if it is to be looked at.
+    """Returns the types of some columns in a file, and its footer's statistics if it is among those to read.
 
     Args:
         columns: Column -> its name in the files.
@@ -182,7 +171,7 @@ def _read(
 
 
 def _said(metadata: pq.FileMetaData, stored: str) -> Chunks:
-    """Returns what a footer says of a column."""
+    """Returns the footer's statistics of a column."""
     leaves = leaf_columns(metadata, frozenset([stored]))
     if len(leaves) != 1 or metadata.row_group(0).column(leaves[0]).path_in_schema != stored:
         return _UNKNOWN
@@ -203,7 +192,7 @@ def _chunk(group: pq.RowGroupMetaData, leaf: int) -> Chunks:
 
 
 def _ends(found: pq.Statistics) -> tuple[float | None, float | None]:
-    """Returns the least and the greatest value; None for what is no number, or nothing that Python has."""
+    """Returns the least and the greatest value; None if they are not numbers, or have no value in Python."""
     if not found.has_min_max:
         return None, None
     try:
@@ -213,7 +202,7 @@ def _ends(found: pq.Statistics) -> tuple[float | None, float | None]:
 
 
 def _number(value: object) -> float | None:
-    """Returns a value as statistics have it; None for what is no number, date or time, or no finite one."""
+    """Returns a value as a number of the statistics; None for other types, and for values that are not finite."""
     if isinstance(value, dt.datetime):
         return float((value.replace(tzinfo=value.tzinfo or dt.UTC) - _EPOCH) // _MICROSECOND)
     if isinstance(value, dt.date):
@@ -233,6 +222,6 @@ def _column(kind: str, chunks: Chunks | None) -> ColumnStatistics:
 
 
 def _rows_of(plan: Plan, streams: Sequence[Stream], chosen: dict[int, bool]) -> int:
-    """Returns how many rows of the streams lie in the files that are chosen."""
+    """Returns the number of the streams' rows in the chosen files."""
     files = np.array([number for number, is_chosen in chosen.items() if is_chosen], np.int64)
     return sum(int(t.rows[np.isin(t.file, files)].sum()) for t in (plan.tables[stream] for stream in streams))

@@ -1,6 +1,6 @@
-"""What `sparktf plan` says of a run that has not begun: one document, whose names are stable.
+"""The document of `sparktf plan` on a run that has not begun; its names are stable.
 
-None stands for what nobody knows. Times are ISO 8601 in UTC, lengths of time seconds, sizes bytes unless named MiB.
+None stands for unknown values. Times are ISO 8601 in UTC, durations seconds, sizes bytes unless named MiB.
 """
 
 from __future__ import annotations
@@ -13,26 +13,18 @@ from sparktf.storage.transactions.terms import Term
 
 
 class Problem(Message):
-    """Something that would end the run; of several the first decides.
+    """A fault that would end the run; the first of several decides."""
 
-    Attributes:
-        type: Name of the error's class.
-        verdict: The exit code that it gives.
-    """
-
-    type: str
-    verdict: int
+    type: str  # Name of the error's class
+    verdict: int  # Its exit code
     message: str
 
 
 class OwnerForecast(Message):
-    """Who owns the run.
+    """The owner of the run."""
 
-    Attributes:
-        state: "silent" is one whose beat stood still while it was looked at: whoever submits watches it for
-            `timeouts.owner`, and takes the run over if it stays so.
-    """
-
+    # "silent" if its beat stood still during the look: a submission watches it for `timeouts.owner`, and takes the run
+    # over if it stays silent
     state: Literal["nobody", "released", "owned", "silent"]
     application: str = ""
     host: str = ""
@@ -41,31 +33,20 @@ class OwnerForecast(Message):
 
 
 class RunForecast(Message):
-    """What there is of the run.
+    """The state of the run."""
 
-    Attributes:
-        run_id: "" where neither `--run-id` nor `--date` says: then each application is a run of its own.
-        state: "decided": it has a result that is no success, and begins anew or goes on; "planned": it has a plan.
-        verdict: Of the result that is there.
-        step: Of the checkpoint that it goes on from; 0 for none.
-        rows_left: Rows of training that are left, over all epochs.
-    """
-
-    run_id: str
+    run_id: str  # "" without `--run-id` and `--date`: then each application is a run of its own
     path: str
+    # "decided": it has a result that is no success, and begins anew or resumes; "planned": it has a plan
     state: Literal["new", "planned", "decided", "done"]
-    verdict: int | None = None
-    step: int = 0
-    rows_left: int | None = None
+    verdict: int | None = None  # Of the existing result
+    step: int = 0  # Of the checkpoint that it resumes from; 0 for none
+    rows_left: int | None = None  # Rows of training that are left, over all epochs
     owner: OwnerForecast | None = None
 
 
 class StreamForecast(Message):
-    """One stream in one epoch; what Spark feeds nobody counts before.
-
-    Attributes:
-        files: That have rows of the stream.
-    """
+    """One stream in one epoch; rows that Spark feeds are not counted beforehand."""
 
     stream: str
     fed_by: Literal["trainers", "spark"]
@@ -73,196 +54,133 @@ class StreamForecast(Message):
     nbytes: int | None = None
     row_groups: int | None = None
     shuffle_blocks: int | None = None
-    files: int | None = None
+    files: int | None = None  # That have rows of the stream
 
 
 class DataForecast(Message):
-    """The data.
+    """The data."""
 
-    Attributes:
-        ready: What `data.ready` says; None where it is not configured, or not asked since the run is planned already.
-        missing: What of it is not there.
-        planned: "now", or "before" where the run has a stored plan; None where it cannot be planned.
-        files: Of all streams.
-    """
-
-    ready: bool | None = None
-    missing: str = ""
+    ready: bool | None = None  # The outcome of `data.ready`; None without it, or for a run that is planned already
+    missing: str = ""  # The missing part
+    # "now", or "before" for a stored plan; None if it cannot be planned
     planned: Literal["now", "before"] | None = None
-    files: int | None = None
+    files: int | None = None  # Of all streams
     streams: tuple[StreamForecast, ...] = ()
 
 
 class CheckFinding(Message):
-    """A bound of `data.checks` that does not hold, by what footers say.
+    """A bound of `data.checks` that does not hold, by the footers."""
 
-    Attributes:
-        level: "refuse" ends the run with exit code 3.
-        certain: The run would find the same; of a sample it need not.
-    """
-
-    level: Literal["refuse", "warn"]
+    level: Literal["refuse", "warn"]  # "refuse" ends the run with exit code 3
     text: str
-    certain: bool
+    certain: bool  # The run would find the same; a sample might not
 
 
 class ChecksForecast(Message):
-    """What `data.checks` says before a row is read.
+    """The outcome of `data.checks` before a row is read."""
 
-    Attributes:
-        baseline: Run whose statistics drift is measured against; "" for none. `baseline_version`: its published model,
-            where that is what readers have.
-        judged: The bounds that footers decide, by their keys below `data.checks`; `left` takes rows.
-        columns: Of how many used columns every footer has statistics, of `used_columns`.
-    """
-
+    # Run that drift is measured against; "" for none. `baseline_version`: its published model, if it is the current
+    # one.
     baseline: str = ""
     baseline_version: int | None = None
+    # Keys of the bounds that footers decide, below `data.checks`; `left` are those that need rows
     judged: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
     findings: tuple[CheckFinding, ...] = ()
-    columns: int = 0
+    columns: int = 0  # How many of `used_columns` have statistics in every footer
     used_columns: int = 0
 
 
 class UpdatesForecast(Message):
-    """Updates of a training in sparktf's own loop.
-
-    Attributes:
-        exact: Whether that is how many there will be if all goes well; else about so many.
-        may_end_before: Whether metrics, time or callbacks may end the training earlier.
-        limited_by: "train.max_steps", or "".
-    """
+    """Updates of a training in sparktf's own loop."""
 
     per_epoch: int
     epochs: int
     total: int
-    exact: bool
-    may_end_before: bool = False
-    limited_by: str = ""
+    exact: bool  # Whether the number is exact if all goes well; else it is an estimate
+    may_end_before: bool = False  # Whether metrics, time or callbacks may end the training earlier
+    limited_by: str = ""  # "train.max_steps", or ""
 
 
 class HostForecast(Message):
-    """A host that executors are asked for at.
-
-    Attributes:
-        executors: How many.
-        nbytes: Of the training data that lie there.
-        fits: How many executors it has room for now; None where the cluster does not say, 0 where it has no such host.
-    """
+    """A host at which executors are requested."""
 
     host: str
-    executors: int
-    nbytes: int
+    executors: int  # How many
+    nbytes: int  # Bytes of the training data stored there
+    # Executors that it has room for now; None if the cluster does not tell, 0 if it has no such host
     fits: int | None = None
 
 
 class LocalityForecast(Message):
-    """Where the bytes are read.
+    """Where the bytes are read."""
 
-    Attributes:
-        share: Of the training bytes of an epoch, what lies on its reader's own host if executors come where they are
-            asked for; None where the file system does not say where its blocks lie.
-        hosts_with_data: How many hosts hold blocks.
-        asked: On YARN with `cluster.placement: data`.
-    """
-
+    # Share of an epoch's training bytes stored on their reader's host, if executors come where they are requested; None
+    # if the file system does not tell where its blocks are
     share: float | None = None
-    hosts_with_data: int = 0
-    asked: tuple[HostForecast, ...] = ()
+    hosts_with_data: int = 0  # The number of hosts that hold blocks
+    asked: tuple[HostForecast, ...] = ()  # On YARN with `cluster.placement: data`
 
 
 class RoomForecast(Message):
-    """The gang against what the cluster has.
-
-    Attributes:
-        nodes: Trainers, each in an executor of its own, but on `local[n]`.
-        slots: Of the master, where it says.
-        node_mib: What an executor's container takes as YARN allocates it; on one machine a trainer's memory.
-        free_mib: Memory that is free now, of `memory_mib`; `free_vcores` likewise.
-        fits: How many of the nodes there is memory for now.
-        driver_mib: Of the driver's container, in cluster mode.
-        said: Who was asked, or why nobody could be.
-    """
+    """The gang's needs against the cluster's capacity."""
 
     master: str
-    nodes: int
-    slots: int | None = None
-    node_mib: int
-    driver_mib: int | None = None
+    nodes: int  # Trainers, each in an executor of its own, but on `local[n]`
+    slots: int | None = None  # Of the master, if it tells
+    node_mib: int  # Size of an executor's container as YARN allocates it; on one machine a trainer's memory
+    driver_mib: int | None = None  # Of the driver's container, in cluster mode
     hosts: int | None = None
     memory_mib: int | None = None
-    free_mib: int | None = None
+    free_mib: int | None = None  # Free memory now, of `memory_mib`; `free_vcores` likewise
     vcores: int | None = None
     free_vcores: int | None = None
-    fits: int | None = None
-    said: str
+    fits: int | None = None  # Nodes that fit into the free memory
+    said: str  # Who was asked, or why nobody could be
 
 
 class FormerRuns(Message):
-    """What the last runs of the name were like: medians, but for `ending_s`.
+    """A summary of the last runs of the name: medians, except for `ending_s`."""
 
-    Attributes:
-        runs: Their ids, the last first.
-        rows_s: Rows trained a second, evaluations and checkpoints included.
-        epoch_rows: Of the newest run's last whole epoch.
-        seconds: By phase, as `result.json` has it.
-        evaluation_s: The longest evaluation of a run, and the longest checkpoint.
-        checkpoint_nbytes: Of the newest run that has its last checkpoint still; `model_nbytes` likewise.
-        ending_s: All that followed the training, of the slowest one.
-    """
-
-    runs: tuple[str, ...]
-    rows_s: float | None = None
-    epoch_rows: int | None = None
-    seconds: dict[str, float] = {}
-    evaluation_s: float | None = None
+    runs: tuple[str, ...]  # Their ids, the last first
+    rows_s: float | None = None  # Rows trained a second, evaluations and checkpoints included
+    epoch_rows: int | None = None  # Of the newest run's last whole epoch
+    seconds: dict[str, float] = {}  # By phase, as in `result.json`
+    evaluation_s: float | None = None  # The longest evaluation of a run, and the longest checkpoint
     checkpoint_s: float | None = None
+    # Of the newest run that still has its last checkpoint; `model_nbytes` likewise
     checkpoint_nbytes: int | None = None
     model_nbytes: int | None = None
-    ending_s: float = 0.0
+    ending_s: float = 0.0  # The time after the training, of the slowest run
 
 
 class TimesForecast(Message):
-    """When things would be, if the run began now and all went as before.
-
-    Attributes:
-        train_s: None where no earlier run says how fast, or nobody knows the rows.
-        duration_s: Of the whole run; `ends` is when it would be over.
-        limit: The setting that ends it by time, e.g. "train.deadline: 06:00 Europe/Berlin"; "" for none.
-        due: When it has to be over by that.
-        reserve_s: How much of it is left for the end.
-        in_time: Whether all epochs are trained by then; else about `epochs_in_time` are.
-    """
+    """The times if the run began now and went as those before."""
 
     begins: str
-    train_s: float | None = None
-    duration_s: float | None = None
+    train_s: float | None = None  # None if no earlier run tells the speed, or the rows are unknown
+    duration_s: float | None = None  # Of the whole run; `ends` is the time of its end
     ends: str | None = None
-    limit: str = ""
-    due: str | None = None
-    reserve_s: float | None = None
-    in_time: bool | None = None
+    limit: str = ""  # The setting that limits its time, e.g. "train.deadline: 06:00 Europe/Berlin"; "" for none.
+    due: str | None = None  # The time of that limit
+    reserve_s: float | None = None  # Time before it that is left for the end
+    in_time: bool | None = None  # Whether all epochs are trained by then; else about `epochs_in_time` are
     epochs_in_time: float | None = None
 
 
 class PublishForecast(Message):
-    """What `publish` would do with the model.
+    """The outcome of `publish`."""
 
-    Attributes:
-        date: Day that the model would be of.
-        outcome: "new": it becomes `version`; "newer stands": `version`, of `standing_date`, stays; "published": the run
-            has published already.
-    """
-
-    date: str
+    date: str  # Day of the model
+    # "new": it becomes `version`; "newer stands": `version`, of `standing_date`, stays; "published": the run has
+    # published already
     outcome: Literal["new", "newer stands", "published"]
     version: int
     standing_date: str = ""
 
 
 class ChampionForecast(Message):
-    """The published model that is current."""
+    """The current published model."""
 
     version: int
     run_id: str = ""
@@ -271,20 +189,14 @@ class ChampionForecast(Message):
 
 
 class Forecast(Message):
-    """All that can be said of a run before anything is held.
-
-    Attributes:
-        exit_code: What the run would end with, had it to end before it trains; 0 where it would train, or is done.
-        known: What is as it should be, in words; `unknown` could not be looked at.
-        init_from: Whose weights it would begin with; "" for new ones.
-    """
+    """The forecast of a run before anything is held."""
 
     name: str
     date: str
-    exit_code: int
+    exit_code: int  # The exit code if the run would end before it trains; 0 if it would train, or is done
     problems: tuple[Problem, ...] = ()
     warnings: tuple[str, ...] = ()
-    known: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()  # Facts that are in order, in words; `unknown` could not be checked
     unknown: tuple[str, ...] = ()
     run: RunForecast
     data: DataForecast
@@ -296,11 +208,11 @@ class Forecast(Message):
     times: TimesForecast
     publish: PublishForecast | None = None
     champion: ChampionForecast | None = None
-    init_from: str = ""
+    init_from: str = ""  # The model whose weights it would begin with; "" for new ones
 
 
 def owner_of_run(step: Step, term: Term) -> OwnerForecast:
-    """Returns what a look at a run's newest term has found."""
+    """Returns the owner found by a look at a run's newest term."""
     states = {Step.IS_OWNED: "owned", Step.LOOK_AGAIN: "silent"}
     state = states.get(step, "released" if term.number and term.released else "nobody")
     owner = {} if term.owner is None else term.owner.model_dump(include={"application", "host", "user", "since"})

@@ -1,4 +1,4 @@
-"""Looks at all that a run would meet, in its order, and holds and writes nothing."""
+"""Checks all steps of a run in their order, without holding or writing anything."""
 
 from __future__ import annotations
 
@@ -77,24 +77,19 @@ class _Model(NamedTuple):
 
 @dataclass
 class _Look:
-    """One look at one run; what is wrong is kept, and the rest looked at all the same.
+    """One look at one run. Errors are collected, and the other parts are looked at all the same."""
 
-    Attributes:
-        config: With its paths as all processes understand them.
-        rundir: None where nothing says which run it is.
-    """
-
-    config: JobConfig
+    config: JobConfig  # With its paths as all processes understand them
     slots: Slots
     systems: FileSystems
     storage: Storage
-    rundir: RunDirectory | None
+    rundir: RunDirectory | None  # None if the run id is not known
     clock: Clock
     say: Callable[[str], None]
     found: Findings = field(default_factory=Findings)
 
     def forecast(self) -> Forecast:
-        """Returns what there is to say."""
+        """Returns the forecast."""
         scene = Scene(self.config, self.slots, self.systems, has=(), rundir=self.rundir)
         look_at_run(scene, self.found)
         room = self._room()
@@ -182,7 +177,7 @@ class _Look:
         return None
 
     def _hosts(self, plan: Plan) -> Sequence[str]:
-        """Returns where the nodes that read would be."""
+        """Returns the expected hosts of the reading nodes."""
         readers = self.config.cluster.shape.workers
         if self.slots.master.one_machine:
             return [socket.gethostname()] * readers
@@ -231,7 +226,7 @@ class _Look:
         return DataForecast(ready=False if missing else None, missing=missing)
 
     def _is_planned(self) -> bool:
-        """Whether the run has a plan, which it reads again, whatever the data is like today."""
+        """Whether the run has a plan, which it would use whatever the data is like today."""
         try:
             return self.rundir is not None and self.storage.exists(self.rundir.plan)
         except StorageError:
@@ -292,7 +287,7 @@ class _Look:
             return told
         return None
 
-    # ---- what there was, and what becomes of it ----
+    # ---- earlier runs and models ----
 
     def _former(self) -> FormerRuns:
         try:
@@ -309,7 +304,7 @@ class _Look:
         return learned(runs).model_copy(update=sizes)
 
     def _nbytes(self, folders: Iterable[str], kind: type[FileManifest]) -> int | None:
-        """Returns the size of the first of some folders that is still there, by its manifest."""
+        """Returns the size of the first existing one of some folders, by its manifest."""
         for folder in folders:
             with suppress(StorageError):
                 if folder:
@@ -317,7 +312,7 @@ class _Look:
         return None
 
     def _init_from(self) -> str:
-        """Returns whose weights a run would begin with that has no checkpoint; "" for new ones."""
+        """Returns the model that a run without a checkpoint would begin from; "" for new weights."""
         with self.found.part():
             rundir = self.rundir or RunDirectory(self.config.output.path, self.config.name, _NO_RUN)
             beginning = beginning_of(self.config, rundir, self.systems, self._today())
@@ -370,12 +365,12 @@ def look_ahead(
     clock: Clock,
     say: Callable[[str], None],
 ) -> Forecast:
-    """Returns what a run would be like that was submitted now.
+    """Returns the forecast of a run that is submitted now.
 
     Args:
         master: Spark's, for the run.
         systems: Those of this process.
-        say: Takes a line of progress.
+        say: Called with lines of progress.
 
     Raises:
         ConfigError: paths name no file system.

@@ -1,4 +1,4 @@
-"""A forecast as people read it."""
+"""Prints a forecast for people."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHOWN_KEYS = 4
 
 
 def print_forecast(console: Console, forecast: Forecast) -> None:
-    """Prints what there is to say: a table of facts, what is wrong, and how the run would end or begin."""
+    """Prints a table of facts, the problems, and how the run would end or begin."""
     title = f"{forecast.name}{f' / {forecast.run.run_id}' if forecast.run.run_id else ''}"
     if forecast.date and forecast.date != forecast.run.run_id:
         title += f", of {forecast.date}"

@@ -1,4 +1,4 @@
-"""What Linux does with a process when its parent ends."""
+"""Ties a process to its parent's end, by Linux's prctl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published models: what of a run is published, past which gate, numbered versions, `CURRENT`, and their MLmodel file.
+"""Published models: releases, the gate, numbered versions, `CURRENT`, and the MLmodel file.
 
 May import the storage and its transactions, results and messages. Never trains, and never evaluates models.
 """

@@ -1,4 +1,4 @@
-"""The gate's place before publishing: which version a run's model is compared with, and what its outcome means."""
+"""The gate before publishing: the version to compare a run's model with, and the meaning of the outcome."""
 
 from __future__ import annotations
 
@@ -16,20 +16,16 @@ from sparktf.wire.model_source import ModelSource
 
 
 class FoundModel(NamedTuple):
-    """A model that a run may begin from, or be compared with.
-
-    Attributes:
-        date: Day that it is of, as YYYY-MM-DD; "" where nobody knows.
-    """
+    """A model that a run may begin from, or be compared with."""
 
     source: ModelSource
-    date: str = ""
+    date: str = ""  # Its day, as YYYY-MM-DD; "" if unknown
 
 
 def champion_of(serving: Serving, run_id: str) -> FoundModel | None:
-    """Returns the published version whose place a run's model would take; None where there is none.
+    """Returns the published version that a run's model would replace; None without one.
 
-    One that is not whole has no files: it is there, and cannot be compared with.
+    A version that is not whole is returned without files, since it cannot be compared with.
 
     Raises:
         StorageError: the storage failed.
@@ -48,11 +44,11 @@ def champion_of(serving: Serving, run_id: str) -> FoundModel | None:
 def anchor_of(
     serving: Serving, champion: ModelSource, last: int, metric: str, mode: Literal["auto", "min", "max"]
 ) -> FoundModel | None:
-    """Returns the best of the versions published last; None where that is the champion, or nothing is known of any.
+    """Returns the best of the last published versions; None if that is the champion, or unknown.
 
     Args:
-        last: How many versions are looked at, up to the champion.
-        metric: Says which one is the best.
+        last: The number of versions to look at, up to the champion.
+        metric: Decides which one is the best.
         mode: Whether it should be small or large.
 
     Raises:
@@ -81,13 +77,13 @@ def _source(version: Version, manifest: ModelManifest, label: str) -> ModelSourc
 def publish_past_gate(
     serving: Serving, release: Release, result: RunResult, check_owner: Callable[[], None]
 ) -> Published:
-    """Publishes a run's model if the gate lets it through; see `Serving.publish`.
+    """Publishes a run's model if it passes the gate; see `Serving.publish`.
 
-    What is published already stays so, and a later day's model stays whatever the gate says.
+    A model that is published already stays published, and one of a later day stays current whatever the gate says.
 
     Raises:
-        GatedError: it does not; nothing is published.
-        NotComparedError: nothing was compared, or with a version that is not the current one any more.
+        GatedError: it does not pass; nothing is published.
+        NotComparedError: it was not compared with the version that is current now.
     """
     if serving.standing(release) is not None:
         return serving.publish(release, check_owner)
@@ -98,7 +94,7 @@ def publish_past_gate(
     def check_champion(current: int | None) -> None:
         if current != comparison.champion_version:
             raise NotComparedError(
-                f"gate: the model was compared with {comparison.champion or 'none'}, and "
+                f"gate: the model was compared with {comparison.champion or 'none'}, but "
                 f"{'none' if current is None else f'version {current}'} is published now; {_AGAIN}"
             )
 

@@ -1,4 +1,4 @@
-"""What of a run is published: its exported model, and where it comes from."""
+"""A run's contribution to publishing: its exported model and its origin."""
 
 from __future__ import annotations
 
@@ -26,35 +26,28 @@ _SAVED_MODEL = "saved_model/"
 
 @dataclass(frozen=True)
 class Release:
-    """One run's model as it is to be published; see `Candidate`.
-
-    Attributes:
-        date: Day that the model is of, as YYYY-MM-DD.
-        now_s: Seconds since 1970.
-        read: Returns the data that the run has read, as its plan says it: `plan_hash` and more.
-        mlmodel: Content of a file `MLmodel`; empty for none.
-    """
+    """One run's model to publish; see `Candidate`."""
 
     storage: Storage
     rundir: RunDirectory
     result: RunResult
-    date: str
-    now_s: float
-    read: Callable[[], Mapping[str, Any]]
-    mlmodel: Mapping[str, Any] = field(default_factory=dict)
+    date: str  # The model's day, as YYYY-MM-DD
+    now_s: float  # Seconds since 1970
+    read: Callable[[], Mapping[str, Any]]  # Returns the data that the run has read, by its plan: `plan_hash` and more
+    mlmodel: Mapping[str, Any] = field(default_factory=dict)  # Content of a file `MLmodel`; empty for none
 
     @property
     def run_id(self) -> str:
-        """Whose model it is."""
+        """Id of its run."""
         return self.rundir.run_id
 
     def stage(self, folder: str) -> str:
-        """Copies it into a new folder below `folder`, with a `ModelManifest` that is written last; returns the folder.
+        """Copies it into a new folder below `folder`, with a `ModelManifest` written last; returns the new folder.
 
-        The SavedModel's files lie in the folder itself, where TensorFlow Serving looks for them.
+        The SavedModel's files are in the folder itself, where TensorFlow Serving looks for them.
 
         Raises:
-            TornCheckpointError: the run's model is not as its manifest says, or what arrived is not.
+            TornCheckpointError: the run's model, or the copy, does not match its manifest.
             StorageError: the storage failed.
         """
         sweep(self.storage, folder, (_STAGED,), self.now_s)
@@ -91,7 +84,7 @@ class Release:
         self.storage.write_bytes(f"{staged}/{MANIFEST}", manifest.model_dump_json(indent=1).encode())
 
     def _levels(self) -> dict[str, float]:
-        """Returns how good it is on one scale with the versions before it; nothing where it was not compared."""
+        """Returns its levels, on one scale with the versions before it; nothing if it was not compared."""
         comparison = self.result.comparison
         if comparison is None:
             return {}
@@ -102,10 +95,10 @@ class Release:
         return levels_after(known, comparison)
 
     def _copy(self, staged: str) -> list[StagedFile]:
-        """Copies the run's model; returns the copies, which have the checksums that the trainer gave their originals.
+        """Copies the run's model; returns the copies, which keep the trainer's checksums.
 
         Raises:
-            TornCheckpointError: what has arrived of a file has another one.
+            TornCheckpointError: the copy of a file has another one.
         """
         model = self.rundir.model
         copies = []
@@ -130,10 +123,10 @@ def release_of(
     read: Callable[[], Mapping[str, Any]],
     mlmodel: Mapping[str, Any] | None = None,
 ) -> Release:
-    """Returns what a run has to publish.
+    """Returns the release of a run.
 
     Args:
-        date: Day that its model is of; None for today (UTC).
+        date: The model's day; None for today (UTC).
         read, mlmodel: See `Release`.
 
     Raises:

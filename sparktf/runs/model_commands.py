@@ -85,7 +85,7 @@ def promote(output: RunsRoot, run: str) -> str:
 
 
 def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Release:
-    """Returns what a run that has ended has to publish, of the day that its configuration said, else of its own.
+    """Returns the release of a run that has ended, of the day that its configuration gave, else of its own.
 
     Raises:
         ConfigError: there is no such run, it has not ended, or it has failed.

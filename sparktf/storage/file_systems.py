@@ -102,7 +102,7 @@ class FileSystems:
         with self._lock:
             if cluster not in self._clusters:
                 # Imported late: its libraries take long to load in every process, and many runs need no cluster.
-                from sparktf.storage.hdfs.hdfs_cluster import open_cluster  # noqa: PLC0415
+                from sparktf.storage.hdfs.hdfs import open_cluster  # noqa: PLC0415
 
                 self._clusters[cluster] = open_cluster(
                     scheme, authority, self.hadoop, self._credentials, self._timeouts

@@ -58,7 +58,7 @@ class Packed:
     left_out: tuple[str, ...] = ()  # Files and folders of the environment that look like credentials
 
     def in_words(self) -> str:
-        """Returns what to say of it."""
+        """Returns lines for people."""
         return (
             f"{self.output}: {self.nbytes / 1e6:,.0f} MB ({self.unpacked_nbytes / 1e6:,.0f} MB in {self.members:,} "
             f"files), {self.duration_s:.0f} s\n"

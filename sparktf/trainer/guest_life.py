@@ -26,7 +26,7 @@ _LEADERS = ("chief", "master")
 _MOST_NBYTES = 64 << 20
 """Bytes of rows that wait for the function before feeders must wait."""
 
-Main = Callable[[GuestNode, GuestQueue | None], Any]
+NodeFunction = Callable[[GuestNode, GuestQueue | None], Any]
 
 
 def set_cluster(node: GuestNode) -> None:
@@ -57,7 +57,7 @@ def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -
     faulthandler.cancel_dump_traceback_later()
     reporter.enter("training")
     module, _, name = spec.function.partition(":")
-    main: Main = getattr(importlib.import_module(module), name)
+    main: NodeFunction = getattr(importlib.import_module(module), name)
     main(node, queue)
     if queue is not None:
         queue.terminate()  # feeders need not wait any longer

@@ -1,11 +1,11 @@
-"""The nursery: a process of an executor's that has imported TensorFlow, and forks trainers.
+"""The nursery (a fork server): a process of an executor that has imported TensorFlow, and forks trainers.
 
-Importing is most of what a trainer's start costs. The first agent of an executor starts
-`python -m sparktf.trainer.nursery PARENT PLACE [MODULE...]`, with a socket as its standard input that listens at PLACE.
-Agents connect, and ask for trainers: one message for each, its number, with the reading end of the trainer's standard
-input, its log and its environment. They are told its process, with that number, and, in the end, its exit code.
+Importing takes most of a trainer's start. The first agent of an executor starts
+`python -m sparktf.trainer.nursery PARENT PLACE [MODULE...]`, with a socket that listens at PLACE as its standard input.
+Agents connect, and ask for each trainer with a message: a number, and the descriptors of the trainer's standard input,
+log and environment. They get its pid with that number, and later its exit code.
 
-A fork copies the thread that forks, and no other: so until then there is one, no channel, and no device.
+A fork copies only the thread that forks, so the nursery has a single thread, no gRPC channel, and no device.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from sparktf.process.resident import forget_libraries
 from sparktf.trainer.preload import complete_environment, import_all, without_collector
 
 _BLAS_THREADS = ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS")
-"""Where OpenBLAS looks for the number of its threads, in this order."""
+"""The variables that OpenBLAS reads for the number of its threads, in this order."""
 
 _FOR_ONE_THREAD = {_BLAS_THREADS[0]: "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
-"""Keeps NumPy and Arrow from starting threads when they are imported. Trainers do not see it."""
+"""Keeps NumPy and Arrow from starting threads when they are imported; removed in trainers."""
 
 _REQUEST_NBYTES = 1 << 12
 _NAME, _TRAINER = b"sparktf.trainer.nursery", b"sparktf.trainer"
@@ -52,11 +52,11 @@ def main() -> None:
 
 
 def import_with_one_thread(also: Sequence[str]) -> None:
-    """Imports what trainers share, and more where it is installed, so that this process can be forked."""
+    """Imports the modules that trainers share, without starting a thread."""
     complete_environment()
     before = {name: os.environ.get(name) for name in _FOR_ONE_THREAD}
     os.environ.update(_FOR_ONE_THREAD)
-    with without_collector():  # which would write into what trainers never change, and share
+    with without_collector():  # which would write to memory that trainers share
         import_all(also)
     for name, value in before.items():
         if value is None:
@@ -66,7 +66,7 @@ def import_with_one_thread(also: Sequence[str]) -> None:
 
 
 class Agents:
-    """Those who are connected, and the trainers of each."""
+    """The connected agents, and their trainers."""
 
     def __init__(self, listening: socket.socket, place: Path) -> None:
         self._listening = listening
@@ -77,7 +77,7 @@ class Agents:
         self._selector = selectors.DefaultSelector()
 
     def serve(self) -> None:
-        """Does what they ask until the last is gone."""
+        """Answers requests until the last agent is gone."""
         for end in (self._listening, self._woken, self._wakes):
             end.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -89,7 +89,7 @@ class Agents:
                 key.data(key.fileobj)
 
     def _admit(self, listening: socket.socket) -> bool:
-        """Takes in an agent; returns whether there was one."""
+        """Accepts an agent; returns whether there was one."""
         try:
             agent, _ = listening.accept()
         except BlockingIOError:
@@ -100,7 +100,7 @@ class Agents:
         return True
 
     def _obey(self, agent: socket.socket) -> None:
-        """Answers a request, or hears that an agent is gone."""
+        """Answers a request, or notices that an agent is gone."""
         try:
             request, files, _, _ = socket.recv_fds(agent, _REQUEST_NBYTES, 3)
         except ConnectionError:
@@ -123,14 +123,14 @@ class Agents:
         for trainer in self._trainers.pop(agent):
             os.kill(trainer, signal.SIGKILL)
         if not self._trainers:
-            self._place.unlink(missing_ok=True)  # who has connected before was in time
+            self._place.unlink(missing_ok=True)  # agents that connected before are served
             self._is_over = not self._admit(self._listening)
         if self._is_over:
             _tell(agent, {"over": True})
         agent.close()
 
     def _reap(self, woken: socket.socket) -> None:
-        """Tells agents of the ends of their trainers: before the number of one can be another process's."""
+        """Reports trainers that have ended to their agents, before the kernel can reuse a pid."""
         with suppress(BlockingIOError):
             woken.recv(_REQUEST_NBYTES)
         with suppress(ChildProcessError):
@@ -143,7 +143,7 @@ class Agents:
                 os.waitpid(end.si_pid, 0)
 
     def _fork(self, agent: socket.socket, stdin: int, log: int, environment: int) -> dict[str, Any]:
-        """Forks a trainer; returns what its agent is told."""
+        """Forks a trainer; returns the answer to its agent."""
         threads = len(os.listdir("/proc/self/task"))
         if threads > 1:
             return {"refused": f"it has {threads} threads, and a fork would copy one"}
@@ -159,7 +159,7 @@ class Agents:
         return {"pid": trainer, "parent": parent}
 
     def _be_gone(self) -> None:
-        """Lets go of everything, in a fork: agents would not see the nursery's end."""
+        """Closes all sockets in a fork, or agents would not notice the nursery's end."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -173,7 +173,7 @@ def _tell(agent: socket.socket, message: Mapping[str, Any]) -> None:
 
 
 def _become_trainer(stdin: int, log: int, environment: int) -> NoReturn:
-    """Makes of this process what `python -m sparktf.trainer` is in an environment, and runs it."""
+    """Turns this process into `python -m sparktf.trainer` with its environment, and runs it."""
     code = 1
     try:
         with os.fdopen(environment) as said:
@@ -198,7 +198,7 @@ def _become_trainer(stdin: int, log: int, environment: int) -> NoReturn:
 
 
 def _be_called_trainer() -> None:
-    """Has `ps` show `python -P -m sparktf.trainer`: the kernel reads a command line from the process's own memory."""
+    """Makes `ps` show `python -P -m sparktf.trainer`: the kernel reads the command line from the process's memory."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begin, end = int(fields[45]), int(fields[46])
     line = ctypes.string_at(begin, end - begin)
@@ -208,7 +208,7 @@ def _be_called_trainer() -> None:
 
 
 def _use_all_cores() -> None:
-    """Gives OpenBLAS, NumPy's and SciPy's, the threads that it would have had from the beginning."""
+    """Gives the OpenBLAS of NumPy and SciPy its usual number of threads."""
     asked = next((os.environ[name] for name in _BLAS_THREADS if os.environ.get(name, "").isdigit()), "")
     count = int(asked or len(os.sched_getaffinity(0)))
     maps = Path("/proc/self/maps").read_text().splitlines()
@@ -222,7 +222,7 @@ def _use_all_cores() -> None:
 
 
 def _be_random() -> None:
-    """Seeds NumPy anew: all trainers of the nursery would draw alike. Python's own generator does so by itself."""
+    """Seeds NumPy, or all trainers would draw the same numbers; Python's generator reseeds itself after a fork."""
     sys.modules["numpy"].random.seed()
 
 

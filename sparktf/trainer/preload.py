@@ -33,7 +33,7 @@ _MODULES = (
     "sparktf.trainer.parameter_server.worker",
     "sparktf.trainer.parameter_server.ps",
 )
-_ON_YARN = ("sparktf.storage.hdfs.hdfs_cluster",)
+_ON_YARN = ("sparktf.storage.hdfs.hdfs",)
 """Imported in YARN containers, whose runs keep their files on HDFS."""
 
 _PUT_OFF = ("keras.wrappers", "keras._tf_keras.keras.wrappers")

@@ -99,7 +99,7 @@ def better_night(nights: Schedule) -> None:
 def late_data(nights: Schedule) -> None:
     """Night 3: the partition comes late; the run waits for it before it asks for anything, and then goes on."""
     with nights.submit(3) as submission:
-        wait_for_line(submission, rf"^the data is not ready, which .* 5 min: date={date_of(3)} is missing \(1 of 2")
+        wait_for_line(submission, rf"^the data is not ready, waiting .* 5 min: date={date_of(3)} is missing \(1 of 2")
         held = {process.info["environ"]["CONTAINER_ID"] for process in containers_of(submission.application().id)}
         assert len(held) <= 2, "YARN's master, and the one executor that Spark starts with"
         nights.deliver(3)

@@ -102,7 +102,7 @@ def summaries_stored(folder: Path) -> list[list[str]]:
 
     Returns the error and then the files that are stored, of both times.
     """
-    module = importlib.import_module("sparktf.trainer.node.summaries")
+    module = importlib.import_module("sparktf.trainer.node.outputs")
     (folder / "tensorboard").touch()
     summaries = module.Summaries(open_storage(str(folder)), str(folder / "stored"), folder, 1)
     summaries.scalar("train", "loss", 0.5, 1)

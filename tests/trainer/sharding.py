@@ -114,7 +114,7 @@ def checksum(variable: Any) -> Any:
 def without_handles(variables: Sequence[Any]) -> tuple[list[int], int]:
     """Returns what `Written` has as `bare` and `captured`."""
     tf = importlib.import_module("tensorflow")
-    handles = importlib.import_module("sparktf.trainer.parameter_server.update.handles")
+    handles = importlib.import_module("sparktf.trainer.parameter_server.update.closure")
 
     def more(number: Any) -> Any:
         def once(k: Any, _: Any) -> Any:  # in a loop, as updates are
@@ -262,7 +262,7 @@ class Told:
 def serve(talk: Connection, config: JobConfig, cluster: ClusterSpec, node: NodeId, work: Path) -> None:
     """Is a server, until the process is killed."""
     os.environ["TF_GRPC_REUSE_PORT"] = "1"
-    listening = importlib.import_module("sparktf.trainer.parameter_server.listening")
+    listening = importlib.import_module("sparktf.trainer.parameter_server.ps")
     place = place_of(spec_of(config, FeedSpec(features=()), cluster, node), work, Told(talk))
     if node.role is Role.PS:
         shard = importlib.import_module("sparktf.trainer.parameter_server.checkpoint.shard").Shard(place)

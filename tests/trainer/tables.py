@@ -238,7 +238,7 @@ def large(flavour: str) -> tuple[dict[str, int], list[str]]:
     ]
     model = keras.Model(ids, keras.layers.Concatenate()(embedded))
     found: dict[str, int] = importlib.import_module("sparktf.layers").large_embeddings(model)
-    return found, importlib.import_module("sparktf.trainer.model.large_tables").on_large_tables(model)
+    return found, importlib.import_module("sparktf.trainer.model.trackables").on_large_tables(model)
 
 
 def export(config: JobConfig, folder: str) -> Values:

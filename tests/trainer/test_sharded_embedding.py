@@ -295,7 +295,7 @@ def test_large_embeddings_of_keras_are_told_by_name(flavour: str, elsewhere: Pro
 
 @pytest.mark.parametrize(
     ("sizes", "said"),
-    [((0, 2, 1), "input_dim is a whole number above 0"), ((9, 2, 10), "shards is 10, more than the 9 rows")],
+    [((0, 2, 1), "input_dim must be a whole number above 0"), ((9, 2, 10), "shards is 10, more than the 9 rows")],
 )
 def test_a_table_that_cannot_be_is_refused(
     sizes: tuple[int, int, int], said: str, elsewhere: ProcessPoolExecutor

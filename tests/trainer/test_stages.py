@@ -17,7 +17,7 @@ def stale_updates() -> list[list[int]]:
     And of one around which some are applied that tell nothing of themselves.
     """
     tf = importlib.import_module("tensorflow")
-    stale = importlib.import_module("sparktf.trainer.parameter_server.update.staleness").StaleUpdates(tf.Variable(0.0))
+    stale = importlib.import_module("sparktf.trainer.parameter_server.update.stages").StaleUpdates(tf.Variable(0.0))
     slow, fast = stale.begin(), stale.begin()
     stale.note(slow, stale.read(), [])
     before = stale.read()

@@ -519,7 +519,7 @@ def test_data_is_compared_with_the_last_earlier_run_that_is_done(nights: Nights)
 
 def test_a_first_run_is_compared_with_nothing(nights: Nights) -> None:
     assert nights.run(refuse={"drift": {"js": 0.0}}).verdict is Verdict.DONE
-    assert "neither the published model nor an earlier run of this name that is done has statistics" in nights.said
+    assert "neither the published model nor a completed run of this name has statistics" in nights.said
 
 
 def test_data_is_compared_with_that_of_the_model_which_readers_have(nights: Nights) -> None:

@@ -223,7 +223,7 @@ def test_a_version_that_came_since_the_comparison_is_compared_with_next_time(
         return find(spec)
 
     driver.compare = overtaken
-    with pytest.raises(NotComparedError, match="compared with version 1, and version 2 is published now") as error:
+    with pytest.raises(NotComparedError, match="compared with version 1, but version 2 is published now") as error:
         driver.train()
     assert error.value.result.verdict is Verdict.INFRASTRUCTURE
     assert nights.serving.current() == 2
@@ -259,7 +259,7 @@ def test_a_rollback_between_comparison_and_publishing_is_noticed_at_the_last_mom
 
     driver = nights.driver()
     driver.hooks = Slow(FileSystems(), driver.site.clock, unmeasured)
-    with pytest.raises(NotComparedError, match="compared with version 2, and version 1 is published now"):
+    with pytest.raises(NotComparedError, match="compared with version 2, but version 1 is published now"):
         driver.train()
     assert nights.serving.current() == 1
     assert "r" not in nights.versions().values()

@@ -152,7 +152,7 @@ def test_a_damaged_file_is_told_of_and_the_others_are_read(nights: Nights) -> No
     assert len(told) == 2
     assert any("torn.parquet is no Parquet file" in line for line in told)
     assert any(
-        "strange.parquet is no row of the history, and left out: delete it, if nobody else needs it" in line
+        "strange.parquet is not a row of the history, and left out: delete it if nobody needs it" in line
         for line in told
     )
 

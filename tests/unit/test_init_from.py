@@ -209,11 +209,11 @@ def test_what_is_not_there_or_no_model_is_refused_by_name(shelf: Shelf, tmp_path
     (tmp_path / "t" / "begun").mkdir(parents=True)
     for init_from, said in {
         "run:2026-11-19": "train.init_from: run:2026-11-19: there is no run t/2026-11-19: .*t/2026-11-19 does not",
-        "run:begun": "train.init_from: run:begun: run t/begun has no model: it has not ended, has failed, or exports",
-        "run:2026-11-20": "run:2026-11-20 is the run itself, which goes on from its own checkpoints anyway: name",
+        "run:begun": "train.init_from: run:begun: run t/begun has no model: it has not ended, has failed, or exported",
+        "run:2026-11-20": "run:2026-11-20 is this run itself, which resumes from its own checkpoints: name",
         str(tmp_path / "none.keras"): "train.init_from: .*none.keras does not exist",
-        str(tmp_path / "notes.txt"): "notes.txt is no model: give published, run:<run id>, a .keras file, or a folder",
-        str(tmp_path / "t"): "t is no model: give published, run:<run id>, a .keras file, or a folder that has model.k",
+        str(tmp_path / "notes.txt"): "notes.txt is not a model: give published, run:<run id>, a .keras file",
+        str(tmp_path / "t"): "t is not a model: give published, run:<run id>, a .keras file, or a folder",
     }.items():
         with pytest.raises(ConfigError, match=said):
             shelf.beginning(init_from)
@@ -221,11 +221,14 @@ def test_what_is_not_there_or_no_model_is_refused_by_name(shelf: Shelf, tmp_path
     (folder / "MANIFEST.json").write_text("{}", encoding="utf-8")
     with pytest.raises(
         ConfigError,
-        match=r"published: version 14 is no whole model .*MANIFEST\.json is not a manifest.*: sparktf rollback t --to",
+        match=r"published: version 14 is damaged .*MANIFEST\.json is not a manifest.*: choose .* rollback t --to",
     ):
         shelf.beginning("published")
     (folder.parent / "CURRENT").write_text("12\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="names version 12, which is not there: sparktf rollback t --to VERSION"):
+    with pytest.raises(
+        ConfigError,
+        match="names version 12, which does not exist: choose another one with sparktf rollback t",
+    ):
         shelf.beginning("published")
 
 
@@ -308,7 +311,7 @@ def test_a_run_that_is_submitted_again_asks_no_more_for_what_it_began_with(
 
 def test_what_is_not_there_is_refused_before_a_node_is_held(driver: PretendDriver, tmp_path: Path) -> None:
     (tmp_path / "before" / "model.keras").unlink()
-    with pytest.raises(ConfigError, match="is no model") as raised:
+    with pytest.raises(ConfigError, match="is not a model") as raised:
         driver.train()
     assert raised.value.result.attempts == ()
     assert "reserve" not in raised.value.result.seconds
@@ -320,9 +323,9 @@ def test_it_is_told_in_one_line() -> None:
 
     tables = [variable("entries", kept=100, new=3, left=2), variable("entries", kept=1020, new=0, left=0)]
     carried = Carried(source="version 14", optimizer=True, variables=(variable("kept"), *tables, variable("new")))
-    assert carried.gang_text() == (
+    assert carried.in_words() == (
         "begins from version 14: 3 of 4 variables kept, the optimizer's state too, "
         "2 tables: 1,120 entries kept, 3 new, 2 gone"
     )
     one = Carried(source="run t/1", variables=(variable("entries", kept=1),))
-    assert one.gang_text() == "begins from run t/1: 1 of 1 variable kept, 1 table: 1 entry kept, 0 new, 0 gone"
+    assert one.in_words() == "begins from run t/1: 1 of 1 variable kept, 1 table: 1 entry kept, 0 new, 0 gone"

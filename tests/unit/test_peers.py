@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparktf.topology import ClusterSpec
-from sparktf.trainer.node.peers import said_of_peers
+from sparktf.trainer.node.failure import said_of_peers
 
 CLUSTER = ClusterSpec(worker=("10.0.0.1:4000", "10.0.0.2:4001"))
 

@@ -160,8 +160,8 @@ def test_what_comes_in_time_is_waited_for(lake: Path) -> None:
     waiting.at(3600, lambda: put(lake / "date=2026-11-21"))
     waiting.go()
     assert waiting.said == [
-        "the data is not ready, which is waited for up to 2 h: date=2026-11-21 is missing (1 of 4 partitions)",
-        "the data is there, after 3600 s",
+        "the data is not ready, waiting up to 2 h: date=2026-11-21 is missing (1 of 4 partitions)",
+        "the data is ready after 3600 s",
     ]
 
 
@@ -181,7 +181,7 @@ def test_a_file_that_is_being_written_is_waited_for_and_damaged_if_it_stays_so(l
     waiting = Waiting(lake, min_rows=30, wait="1h")
     waiting.at(60, lambda: file.write_bytes(whole))
     waiting.go()
-    assert waiting.said[-1] == "the data is there, after 60 s"
+    assert waiting.said[-1] == "the data is ready after 60 s"
     file.write_bytes(whole[:100])
     with pytest.raises(CorruptFileError, match=r"part-00000\.parquet is no Parquet file"):
         Waiting(lake, min_rows=30, wait="1h").go()
@@ -202,7 +202,7 @@ def test_a_file_that_vanishes_while_it_is_counted_is_waited_for_like_the_data(la
     waiting.storage = storage = Overwritten()
     waiting.at(60, lambda: setattr(storage, "is_gone", False))
     waiting.go()
-    assert waiting.said[-1] == "the data is there, after 60 s"
+    assert waiting.said[-1] == "the data is ready after 60 s"
     again = Waiting(lake, min_rows=30, wait="1h")
     again.storage = Overwritten()
     with pytest.raises(NotReadyError, match=r"part-00000\.parquet does not exist\. Submit the run again later"):

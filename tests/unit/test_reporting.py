@@ -22,8 +22,7 @@ from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import Baseline
 from sparktf.nightly.night import Night
 from sparktf.nightly.report.charts import rates
-from sparktf.nightly.report.densities import density, shared_edges
-from sparktf.nightly.report.drift import DRAWN, drift_of
+from sparktf.nightly.report.drift import DRAWN, density, drift_of, shared_edges
 from sparktf.nightly.report.headline import headline_of, headline_of_unended
 from sparktf.nightly.report.index_page import SHOWN, indexed_runs, write_index
 from sparktf.nightly.report.run_page import run_page
@@ -37,8 +36,8 @@ from sparktf.statistics.column_statistics import Spread
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.transactions.last_word import LastWord
 from sparktf.storage.transactions.ownership import Ownership
+from sparktf.storage.transactions.terms import LastWord
 
 NOW_S = 1_795_600_000.0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +39,24 @@ from sparktf.storage.base import FileEntry, Storage
 FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]
 """(path, schema, footer) of a file; raises where the file will not do."""
 
-# Footers are small reads, each of which mostly waits for the file system.
-FOOTER_THREADS = 16
+_THREADS = 16
+_Found = TypeVar("_Found")
+
+
+def at_once(name: str, look: Callable[..., _Found], *each: Iterable[Any]) -> list[_Found]:
+    """Returns what a function finds in each of some files, in many threads: small reads mostly wait for the storage.
+
+    What it raises is raised, and the files that have not been begun are left out.
+
+    Args:
+        name: Of the threads.
+        each: What it takes of each file.
+    """
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix=name) as pool:
+        try:
+            return list(pool.map(look, *each))
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +191,13 @@ def _with_types(
 ) -> dict[str, pa.DataType]:
     """Returns the types of columns, those of which no value was there as the next files have them."""
     wanted = [name for name, kind in found.items() if has_untyped(kind) and used(name)]
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="schema") as pool:
-        for first in range(0, len(paths) if wanted else 0, FOOTER_THREADS):
-            for schema in pool.map(partial(_schema_of, storage), paths[first : first + FOOTER_THREADS]):
-                there = dict(zip(schema.names, schema.types, strict=False))
-                found |= {name: merged_type(found[name], there.get(name)) for name in wanted}
-            wanted = [name for name in wanted if has_untyped(found[name])]
-            if not wanted:
-                break
+    for first in range(0, len(paths), _THREADS):
+        if not wanted:
+            break
+        for schema in at_once("schema", partial(_schema_of, storage), paths[first : first + _THREADS]):
+            there = dict(zip(schema.names, schema.types, strict=False))
+            found |= {name: merged_type(found[name], there.get(name)) for name in wanted}
+        wanted = [name for name in wanted if has_untyped(found[name])]
     return found
 
 
@@ -224,11 +239,7 @@ def read_row_groups(
     """
     read = partial(_row_groups_of, storage, columns, check)
     listed: Iterable[Sequence[int] | None] = [None] * len(source.files) if source.listed is None else source.listed
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="footer") as pool:
-        try:
-            found = list(pool.map(read, source.files, listed))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    found = at_once("footer", read, source.files, listed)
     table = np.concatenate([np.insert(table, 0, i, axis=1) for i, (table, _) in enumerate(found)])
     file, row_group, rows, nbytes, start, stop = np.ascontiguousarray(table[table[:, 2] > 0].T)
     stamps = np.array([stamp for _, stamp in found], np.int64).reshape(-1, 3)

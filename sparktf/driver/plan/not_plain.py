@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from sparktf.errors import CorruptFileError
 
 
 class NotPlainError(ValueError):
     """Reading the files would not give what Spark gives; the message is the reason, for a sentence's end."""
-
-
-@dataclass(frozen=True, slots=True)
-class NotPlain:
-    """Why a DataFrame is no plain scan, for a sentence's end: "the plan has a BroadcastHashJoin"."""
-
-    reason: str
 
 
 @contextmanager

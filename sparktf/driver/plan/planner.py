@@ -14,13 +14,7 @@ from sparktf.config.data_section import ValidationConfig
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.bounds import check_bounds
 from sparktf.driver.plan.features import Schema, resolve_features
-from sparktf.driver.plan.files import (
-    FooterCheck,
-    RowGroups,
-    Source,
-    check_file,
-    list_source,
-)
+from sparktf.driver.plan.files import FooterCheck, RowGroups, Source, check_file, list_source
 from sparktf.driver.plan.locality import Hosts, Locate, Replicas, block_numbers, host_groups, nowhere
 from sparktf.driver.plan.not_plain import NotPlainError, left_to_spark
 from sparktf.driver.plan.parquet_scan import ParquetScan, scan_schema, scan_source, spark_type
@@ -91,53 +85,60 @@ def plan_source(
         CorruptFileError: a file is no Parquet file.
         StorageError: the file system failed.
     """
-    data, reads = config.data, reads or SparkReads()
-    form = planned_format(data.format) if scan is None else PARQUET_PLANNED
+    reads = reads or SparkReads()
     if scan is None:
+        form = planned_format(config.data.format)
         source, storage = _open_path(config, open_storage, filter_partitions, reads)
-        schema, types = form.columns(storage, source, data, reads)
+        schema, types = form.columns(storage, source, config.data, reads)
     else:
-        source = scan_source(scan, f"data.{data.source_key}" if data.source_key else "train(data=...)")
+        form = PARQUET_PLANNED
+        source = scan_source(scan, f"data.{config.data.source_key}" if config.data.source_key else "train(data=...)")
         storage = open_storage(source.files[0])
         schema, types = PlannedColumns(scan_schema(storage, scan), {})
     spec = form.with_types(feed_spec(config, schema, source.partitions, scan), types)
-    columns = file_columns(spec)
-    untyped: set[str] = set()
+    columns, untyped = file_columns(spec), set[str]()
     same_types = partial(check_file, {name: schema.column(name, source.key) for name in columns}, reads, untyped)
-    sources = [_project(source, spec, source.key)]
     check = same_types if scan is None else partial(scan.check_file, tuple(columns), untyped)
+    sources = [_project(source, spec, source.key)]
     groups, stamps = _read(spec, check, index, storage, sources[0])
     if spec.where:
         groups = _filtered(groups, storage, source, spec)
-    if data.validation is not None and data.validation.path is not None:
-        if spec.renamed or spec.where:
-            what = "columns are renamed" if spec.renamed else "rows are filtered"
-            raise NotPlainError(f"{what}, but not those of data.validation.path")
-        other = open_storage(data.validation.path)
-        listed = list_source(other, data.validation.path, "data.validation.path", reads)
-        sources.append(_project(listed, spec, source.key))
+    validation = config.data.validation
+    if validation is not None and validation.path is not None:
+        other = open_storage(validation.path)
+        sources.append(_held_out_source(other, validation.path, spec, source.key, reads))
         held_out, others = _read(spec, same_types, index, other, sources[1], len(source.files))
         stamps = np.concatenate([stamps, others])
         streams = {Stream.TRAIN: _whole(groups), Stream.VALIDATION: _whole(held_out)}
     else:
-        streams = _streams(groups, source, data.validation, filter_partitions)
+        streams = _streams(groups, source, validation, filter_partitions)
     kinds = {name: spark_type(schema.arrow_type(name, source.key)) for name in sorted(untyped)}
-    spec = spec.model_copy(update={"untyped": kinds})
     _check_not_empty(streams, source.path)
     _check_nulls(spec, sources, streams.values())
+    return _planned(config, spec.model_copy(update={"untyped": kinds}), sources, streams, stamps, locate)
+
+
+def _planned(
+    config: JobConfig,
+    spec: FeedSpec,
+    sources: Sequence[Source],
+    streams: Mapping[Stream, StreamRows],
+    stamps: npt.NDArray[np.int64],
+    locate: Locate,
+) -> Plan:
+    """Returns the plan of what was read, once it is known where its files lie."""
     files = tuple(file for part in sources for file in part.files)
     hosts = Hosts(files, locate(files))
+    tables = {}
+    for stream, rows in streams.items():
+        seed = spec.seed if spec.shuffle and stream is Stream.TRAIN else None
+        tables[stream] = split_table(rows, config.data.shuffle_rows, hosts, seed=seed, in_order=not spec.shuffle)
     return Plan(
         spec=spec,
         plan_hash=config.plan_hash(),
         files=files,
         partition_values=tuple(values for part in sources for values in part.partitions.values),
-        tables={
-            stream: split_table(
-                rows, data.shuffle_rows, hosts, seed=_order_seed(stream, spec), in_order=not spec.shuffle
-            )
-            for stream, rows in streams.items()
-        },
+        tables=tables,
         hosts=hosts.names,
         stamps=stamps,
     )
@@ -150,8 +151,15 @@ def _open_path(
     path = str(config.data.path)
     storage = open_storage(path)
     listed = list_source(storage, path, "data.path", reads)
-    source = listed.select(_matches(listed, config.data.where, "data.where", filter_partitions))
-    return source, storage
+    return listed.select(_matches(listed, config.data.where, "data.where", filter_partitions)), storage
+
+
+def _held_out_source(storage: Storage, path: str, spec: FeedSpec, first: str, reads: SparkReads) -> Source:
+    """Lists `data.validation.path`, of which no columns are renamed and no rows filtered."""
+    if spec.renamed or spec.where:
+        what = "columns are renamed" if spec.renamed else "rows are filtered"
+        raise NotPlainError(f"{what}, but not those of data.validation.path")
+    return _project(list_source(storage, path, "data.validation.path", reads), spec, first)
 
 
 def feed_spec(
@@ -185,17 +193,8 @@ def feed_spec(
     )
 
 
-def _order_seed(stream: Stream, spec: FeedSpec) -> int | None:
-    return spec.seed if spec.shuffle and stream is Stream.TRAIN else None
-
-
 def _matches(source: Source, where: str | None, key: str, filter_partitions: PartitionFilter) -> list[bool]:
-    """Returns for each file whether its partition is selected.
-
-    Raises:
-        ConfigError: there are no partition columns, or the predicate is wrong.
-        EmptySourceError: no partition is selected.
-    """
+    """Returns for each file whether its partition is selected."""
     names, types, values = source.partitions.names, source.partitions.types, source.partitions.values
     if where is None:
         return [True] * len(values)
@@ -232,11 +231,6 @@ def _project(source: Source, spec: FeedSpec, first: str) -> Source:
 
     Args:
         first: Key of the source that the features were resolved with.
-
-    Raises:
-        ColumnError: a validation source lacks one of them.
-        BadValueError: it has another type there.
-        NotPlainError: it has values that Spark alone reads.
     """
     partitions = source.partitions
     if reason := unreadable(partitions, spec.partition_columns):
@@ -255,11 +249,7 @@ def _project(source: Source, spec: FeedSpec, first: str) -> Source:
 
 
 def _check_nulls(spec: FeedSpec, sources: Sequence[Source], streams: Iterable[StreamRows]) -> None:
-    """Checks the partition values of the files that rows are read from.
-
-    Raises:
-        BadValueError: one is null, and no `fill_null` replaces it.
-    """
+    """Checks the partition values of the files that rows are read from."""
     refused = {name for feature in spec.features if not feature.masked for name in feature.columns}
     refused.difference_update(spec.fill_null)
     labels = {name for feature in spec.targets for name in feature.columns}
@@ -277,11 +267,7 @@ def _check_nulls(spec: FeedSpec, sources: Sequence[Source], streams: Iterable[St
 def _read(
     spec: FeedSpec, check: FooterCheck, index: IndexRecords, storage: Storage, source: Source, first_file: int = 0
 ) -> tuple[RowGroups, npt.NDArray[np.int64]]:
-    """Reads the footers of a source, or all of files that have none; they are numbered from `first_file` on.
-
-    Raises:
-        EmptySourceError: no file has a row.
-    """
+    """Reads the footers of a source, or all of files that have none; they are numbered from `first_file` on."""
     groups, stamps = planned_format_of(spec).groups(storage, source, spec, check, index)
     if not len(groups.rows):
         raise EmptySourceError(f"{source.key}: the {len(source.files)} data files in {source.path} have no rows")
@@ -289,11 +275,7 @@ def _read(
 
 
 def _filtered(groups: RowGroups, storage: Storage, source: Source, spec: FeedSpec) -> RowGroups:
-    """Returns the row groups with the rows that the source's filter lets through.
-
-    Raises:
-        EmptySourceError: there are none.
-    """
+    """Returns the row groups with the rows that the source's filter lets through."""
     found = count_selected(storage, source.files, groups, spec.where)
     if not len(found.rows):
         raise EmptySourceError(f"{source.key}: none of {int(groups.rows.sum()):,} rows passes the filter")

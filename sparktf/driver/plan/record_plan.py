@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from sparktf.driver.plan.features import Schema
-from sparktf.driver.plan.files import FOOTER_THREADS, RowGroups, Source
+from sparktf.driver.plan.files import RowGroups, Source, at_once
 from sparktf.errors import BadValueError, CorruptFileError
 from sparktf.feed.formats.examples import FeatureValues, ListKind, read_example
 from sparktf.feed.formats.record_file import RecordGroup, first_records, group_records
@@ -32,11 +31,7 @@ def index_here(storage: Storage, paths: Sequence[str], nbytes: int) -> Sequence[
     """An `IndexRecords` that reads the files in threads of this process. Raises what `group_records` does."""
     del nbytes
     index = partial(group_records, storage, nbytes=GROUP_NBYTES)
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
-        try:
-            return list(pool.map(index, paths))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    return at_once("index", index, paths)
 
 
 def read_record_groups(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from sparktf.driver.plan.files import FOOTER_THREADS, RowGroups
+from sparktf.driver.plan.files import RowGroups, at_once
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.feed.formats.parquet_file import check_rows, group_nbytes, leaf_columns, open_parquet, reading
 from sparktf.feed.formats.selection import decided_rows, selected_rows
@@ -41,15 +40,11 @@ def count_selected(
         StorageError: the file system failed.
     """
     names = frozenset(comparison.column for comparison in where)
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="count") as pool:
-        try:
-            decided = list(pool.map(partial(_decided, storage, names, where), files))
-            unknown = sum(int(found[found[:, 0] == _UNKNOWN, 1].sum()) for found in decided)
-            if unknown > max_nbytes:
-                raise NotPlainError(f"to count what passes its filter, {unknown / 1e9:.1f} GB would be read first")
-            counts = list(pool.map(partial(_counted, storage, names, where), files, [found[:, 0] for found in decided]))
-        finally:
-            pool.shutdown(cancel_futures=True)
+    decided = at_once("count", partial(_decided, storage, names, where), files)
+    unknown = sum(int(found[found[:, 0] == _UNKNOWN, 1].sum()) for found in decided)
+    if unknown > max_nbytes:
+        raise NotPlainError(f"to count what passes its filter, {unknown / 1e9:.1f} GB would be read first")
+    counts = at_once("count", partial(_counted, storage, names, where), files, [found[:, 0] for found in decided])
     starts = np.cumsum([0, *(len(found) for found in counts)])
     rows = np.concatenate(counts)[starts[groups.file] + groups.row_group]
     return groups._replace(rows=rows).take(rows > 0)

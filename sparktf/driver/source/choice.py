@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sparktf.config.data_section import DataConfig
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.locality import Locate
-from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
+from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planned_formats import planned_format_of
@@ -180,10 +180,10 @@ def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetSc
     if not isinstance(data, DataFrame):
         raise NotPlainError("the source is an RDD")
     df = filtered(data, config.data.where, "data.where")
-    scan = _plain(df)
+    scan = plain_scan(df)
     if config.data.validation is not None and config.data.validation.where is not None:
         # The planner divides files by their partitions: a predicate over columns in the files is more than that.
-        held_out = _plain(filtered(df, config.data.validation.where, "data.validation.where"))
+        held_out = plain_scan(filtered(df, config.data.validation.where, "data.validation.where"))
         if set(held_out.where) != set(scan.where):
             raise NotPlainError("data.validation.where looks at columns in the files")
     files = tuple(_normalised(file, file_systems) for file in scan.files)
@@ -192,19 +192,8 @@ def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetSc
     return replace(scan, files=files)
 
 
-def _plain(df: DataFrame) -> ParquetScan:
-    found = plain_scan(df)
-    if isinstance(found, NotPlain):
-        raise NotPlainError(found.reason)
-    return found
-
-
 def _normalised(path: str, file_systems: FileSystems) -> str:
-    """Returns a path of Spark's in our spelling.
-
-    Raises:
-        NotPlainError: there is no storage for it.
-    """
+    """Returns a path of Spark's in our spelling."""
     try:
         file_systems.open(path)
     except ConfigError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -51,9 +51,12 @@ def parse_blocks(text: str) -> list[FileBlock]:
     return sorted(FileBlock(start, nbytes, tuple(h)) for (start, nbytes), h in zip(numbers, hosts, strict=True))
 
 
-def locate_or_warn(spark: SparkSession, files: Sequence[str]) -> tuple[Mapping[str, Sequence[FileBlock]], str]:
-    """Returns the blocks, and why they are not known, "" if they are or need not be."""
+def locate_or_warn(
+    spark: SparkSession, warn: Callable[[str], None], files: Sequence[str]
+) -> Mapping[str, Sequence[FileBlock]]:
+    """Returns the blocks of the files; none, with a warning, where the file system cannot be asked."""
     try:
-        return locate_blocks(spark, [file for file in files if is_on_hdfs(file)]), ""
+        return locate_blocks(spark, [file for file in files if is_on_hdfs(file)])
     except Py4JError as e:
-        return {}, f"the blocks' hosts are not known: {str(e).splitlines()[0]}"
+        warn(f"the blocks' hosts are not known: {str(e).splitlines()[0]}")
+        return {}

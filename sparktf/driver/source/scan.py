@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from sparktf.driver.plan.not_plain import NotPlain, NotPlainError
+from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.partitions import Partitions
 from sparktf.driver.plan.spark_reads import SparkReads
@@ -83,15 +83,15 @@ _IS_CACHED = "the DataFrame, or a part of it, is cached"
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
-def plain_scan(df: DataFrame) -> ParquetScan | NotPlain:
-    """Returns the scan that a DataFrame is, or why it is none."""
+def plain_scan(df: DataFrame) -> ParquetScan:
+    """Returns the scan that a DataFrame is. Raises `NotPlainError` where it is none."""
     try:
         return _scan(df)
-    except NotPlainError as error:
-        return NotPlain(str(error))
+    except NotPlainError:
+        raise
     except (Py4JError, PySparkException, AttributeError, TypeError, ValueError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        return NotPlain(f"the plan cannot be inspected ({reason})")
+        raise NotPlainError(f"the plan cannot be inspected ({reason})") from error
 
 
 def folders_are_columns(df: DataFrame) -> bool | None:

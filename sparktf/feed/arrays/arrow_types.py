@@ -1,4 +1,4 @@
-"""Arrow types as features see them, and values of such types that stand in place of null."""
+"""Classifies Arrow types for features, and makes values that replace nulls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILLED: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether a column of this Arrow type becomes a string tensor, as it is or dictionary-encoded."""
+    """Whether a column of this Arrow type, dictionary-encoded or not, becomes a string tensor."""
     kind = _value_type(kind)
     return bool(pt.is_string(kind) or pt.is_large_string(kind)) or is_binary(kind)
 
@@ -44,22 +44,22 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def fits(feature: Feature, kind: pa.DataType) -> bool:
-    """Whether a feature can be made of a column of this Arrow type: text of text, numbers of numbers or bytes."""
+    """Whether a feature can be made from a column of this Arrow type: text from text, numbers from numbers or bytes."""
     holds_text = is_text(kind.value_type if is_list(kind) else kind)
     is_bytes = (bool(feature.shape) or feature.ragged) and is_binary(kind)
     return feature.is_mask or is_bytes or holds_text == feature.is_text
 
 
 def takes_bytes(feature: Feature, kind: pa.DataType) -> bool:
-    """Whether a feature is made of the bytes of a binary column, as numbers."""
+    """Whether a feature is made from the bytes of a binary column, as numbers."""
     return not feature.is_text and not feature.is_mask and is_binary(kind)
 
 
 def filled_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type in which values are filled: that of Spark, which files of one column write in several ways.
+    """Returns the type in which nulls are filled: Spark's type, which files may store in several ways.
 
     Args:
-        kind: Of the values, not of lists of them.
+        kind: Type of single values, not of lists.
     """
     kind = _value_type(kind)
     if pt.is_timestamp(kind):
@@ -68,7 +68,7 @@ def filled_type(kind: pa.DataType) -> pa.DataType:
 
 
 def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
-    """Returns a `fill_null` value as a scalar of the type in which a column's values, or those in lists, are filled.
+    """Returns a `fill_null` value as a scalar of the type in which a column's (list) values are filled.
 
     Raises:
         ValueError: the value does not fit the type.
@@ -86,15 +86,15 @@ def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
         if pt.is_decimal(kind):
             return pa.scalar(Decimal(str(value)), kind)
         if pt.is_integer(kind) and isinstance(value, int):
-            return pa.scalar(value, kind)  # of itself, Arrow takes none beyond int64
-        # Arrow reads all from text but times.
+            return pa.scalar(value, kind)  # Arrow's cast accepts nothing beyond int64
+        # Arrow casts all types from text, except times.
         return pa.scalar(datetime.time.fromisoformat(str(value)) if pt.is_time(kind) else value).cast(kind)
     except (pa.ArrowException, ArithmeticError) as error:
         raise ValueError(f"{value!r} is no value of type {kind}: {error}") from error
 
 
 def zero_scalar(kind: pa.DataType) -> pa.Scalar:
-    """Returns what stands in place of a null that is masked: zero, 1970, midnight, false, or an empty text."""
+    """Returns the value for a masked null: zero, 1970, midnight, false, or an empty string."""
     kind = filled_type(kind)
     if is_text(kind) or pt.is_decimal(kind):
         return fill_scalar("" if is_text(kind) else 0, kind)
@@ -102,8 +102,8 @@ def zero_scalar(kind: pa.DataType) -> pa.Scalar:
 
 
 def in_micros(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Returns points in time and intervals in microseconds where they are in nanoseconds, which Spark has none of;
-    rounded down, before 1970 too, as it does (Arrow's cast rounds towards 1970).
+    """Converts timestamps and durations from nanoseconds, which Spark lacks, to microseconds; rounded down, as in Spark
+    (Arrow's cast rounds towards 1970).
     """
     kind = values.type
     if not (pt.is_timestamp(kind) or pt.is_duration(kind)) or kind.unit != "ns":

@@ -1,4 +1,4 @@
-"""Rows that fail a check: the first one refused, or up to so many of them set aside."""
+"""Rows that fail a check: the first one is refused, or up to a limit they are set aside."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ RowNumbers = npt.NDArray[np.int64]
 Number = Callable[[int], int]
 """Row of a row group -> its number in the file, from 0 on."""
 Reason = Callable[[int], str]
-"""Position in the rows that are refused -> why."""
+"""Position in the refused rows -> why."""
 Judge = Callable[[str, RowNumbers, Reason], None]
-"""(column, rows of a row group, reasons) over rows that fail a check, one at least: raises, or notes them."""
+"""(column, rows of a row group, reasons) for one or more rows that fail a check: raises, or notes them."""
 
 
 class BadRow(NamedTuple):
-    """A row that was set aside, or several in a row.
+    """A row that was set aside, or several consecutive ones.
 
     Attributes:
-        origin: Where it comes from: a file's path.
-        row: Its number there, from 0 on; the first one of several.
-        rows: How many.
-        column: Whose value is bad, "" where the rows cannot be read at all.
+        origin: The file's path.
+        row: Number of the (first) row there, from 0.
+        rows: Number of rows.
+        column: Column of the bad value; "" if the rows cannot be read at all.
     """
 
     origin: str
@@ -37,7 +37,7 @@ class BadRow(NamedTuple):
 
 
 def refuse(origin: str, number: Number, column: str, rows: RowNumbers, reason: Reason) -> None:
-    """Raises `BadValueError` over the first row: a `Judge` once origin and numbers are bound."""
+    """Raises `BadValueError` for the first row: a `Judge` once origin and numbers are bound."""
     raise BadValueError(f"{origin}: column {column!r}, row {number(int(rows[0]))}: {reason(0)}")
 
 
@@ -45,7 +45,7 @@ class Handed(NamedTuple):
     """Rows of the epoch sequence from `first_row` on, of which some may be left out.
 
     Attributes:
-        places: int64 [n], those that are handed out, counted from the first; None for all.
+        places: int64 [n], the rows handed out, counted from the first; None for all.
     """
 
     first_row: int
@@ -54,11 +54,11 @@ class Handed(NamedTuple):
 
     @property
     def good(self) -> int:
-        """How many are handed out."""
+        """The number of rows handed out."""
         return self.rows if self.places is None else len(self.places)
 
     def covered(self, good: int) -> int:
-        """Returns how many rows the first `good` ones cover: with them go the bad ones up to the next that is good."""
+        """Returns the rows that the first `good` ones cover, including bad ones up to the next good one."""
         if good == self.good:
             return self.rows
         return good if self.places is None or not good else int(self.places[good])
@@ -72,11 +72,7 @@ class Aside:
     """
 
     def __init__(self, rows: int, limit: int) -> None:
-        """Begins with none.
-
-        Args:
-            limit: Of how many rows the reasons are kept.
-        """
+        """Begins with none; keeps the reasons of up to `limit` rows."""
         self.bad = np.zeros(rows, np.bool_)
         self._limit = limit
         self._single: dict[int, BadRow] = {}
@@ -95,9 +91,9 @@ class Aside:
         """Notes rows of a row group: a `Judge` once all but its own arguments are bound.
 
         Args:
-            kept: int64 [n], the rows of the group that are in the block, sorted, or None for all.
-            start: The block's row that is the first of these.
-            rows: A list that has several values that are refused comes once for each of them.
+            kept: int64 [n], the rows of the group in the block, sorted; None for all.
+            start: The block's row of the first of these.
+            rows: The refused rows; a list with several refused values appears once for each.
         """
         firsts = np.unique(rows, return_index=True)[1]
         places = rows if kept is None else np.searchsorted(kept, rows)
@@ -113,12 +109,12 @@ class Aside:
             self._single.setdefault(start + int(places[i]), row)
 
     def unreadable(self, origin: str, first_row: int, start: int, rows: int, reason: str) -> None:
-        """Notes the rows `[start, start + rows)` of the block, which are one row group's."""
+        """Notes the rows `[start, start + rows)` of the block, those of an unreadable row group."""
         self.bad[start : start + rows] = True
         self._spans.append((start, start + rows, BadRow(origin, first_row, rows, "", reason)))
 
     def among(self, rows: RowNumbers) -> list[BadRow]:
-        """Returns what is known of the bad ones among some rows of the block."""
+        """Returns the bad rows among some rows of the block."""
         bad = np.sort(rows[self.bad[rows]])
         found = [self._single[row] for row in bad.tolist() if row in self._single] if self._single else []
         for start, stop, span in self._spans:
@@ -129,11 +125,7 @@ class Aside:
 
 
 def too_many(rows: int, limit: int, bad: Sequence[BadRow]) -> BadValueError:
-    """Returns the error over more bad rows than may be set aside.
-
-    Args:
-        bad: Some of them, to name one.
-    """
+    """Returns the error for more bad rows than may be set aside; names one of `bad`."""
     text = f"{rows} rows fail a check, and data.max_bad_rows is {limit}"
     if not bad:
         return BadValueError(text)

@@ -1,4 +1,4 @@
-"""Rows of several tensors as NumPy arrays, sliced, taken and concatenated without touching a row in Python."""
+"""Rows of several tensors as NumPy arrays: slices, takes and concatenates them without touching a row in Python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Strings:
 
     Attributes:
         codes: int32 [rows, *shape].
-        values: object [n_values], distinct `bytes` (UTF-8 for text). There may be values that no row has.
+        values: object [n_values], distinct `bytes` (UTF-8 for text), of which some may be unused.
     """
 
     codes: npt.NDArray[np.int32]
@@ -65,7 +65,7 @@ class Strings:
         return cls(np.concatenate(codes).astype(np.int32, copy=False), object_array(merged.dictionary))
 
     def compact(self) -> Strings:
-        """Returns the rows; where the dictionary has more values than they have texts, with their own values alone."""
+        """Drops unused values if the dictionary has more values than there are texts."""
         if self.codes.size >= len(self.values):
             return self
         used, codes = np.unique(self.codes, return_inverse=True)
@@ -77,7 +77,7 @@ class Ragged:
     """Lists of any length: row i is `values[splits[i] : splits[i + 1]]`.
 
     Attributes:
-        values: [n], of all rows one after the other. There may be values before the first row and behind the last one.
+        values: [n], of all rows in sequence, perhaps with others before the first row and after the last one.
         splits: int64 [rows + 1].
     """
 
@@ -98,7 +98,7 @@ class Ragged:
         return Ragged(_taken(self.values, np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)), splits)
 
     def compact(self) -> Ragged:
-        """Returns the rows with their own values alone, of which the first is the first row's."""
+        """Drops values before the first row and after the last one."""
         first, last = int(self.splits[0]), int(self.splits[-1])
         values = self.values.slice(first, last) if isinstance(self.values, Strings) else self.values[first:last]
         return Ragged(values, self.splits - first)
@@ -118,7 +118,7 @@ class Ragged:
 
 
 def row_splits(lengths: Array) -> npt.NDArray[np.int64]:
-    """Returns where each of some lists begins among the values of all, and last their end: int64 [rows + 1]."""
+    """Returns the row splits of lists of some lengths: int64 [rows + 1]."""
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
@@ -153,7 +153,7 @@ def empty_columns(features: Iterable[Feature]) -> Columns:
 
 
 def blank_column(feature: Feature, rows: int) -> Column:
-    """Returns rows of empty lists, empty texts, or any numbers."""
+    """Returns rows of empty lists, empty strings, or arbitrary numbers."""
     if feature.ragged:
         return Ragged.blank(rows, feature)
     if feature.is_text:
@@ -162,7 +162,7 @@ def blank_column(feature: Feature, rows: int) -> Column:
 
 
 def row_count(columns: Mapping[str, Column]) -> int:
-    """Returns the number of rows; 0 where there is no column."""
+    """Returns the number of rows; 0 without columns."""
     return len(next(iter(columns.values()), ()))
 
 
@@ -187,7 +187,7 @@ def take_rows(columns: Mapping[str, Column], rows: Array, out: Mapping[str, Arra
 def _take(column: Column, rows: Array, out: Array | None) -> Column:
     if not isinstance(column, np.ndarray):
         return column.take(rows)
-    # Three to four times as fast as indexing where a row has several values; "clip" writes to `out` without a buffer.
+    # Three to four times as fast as indexing if a row has several values; "clip" writes to `out` without a buffer.
     taken: Array = np.take(column, rows, axis=0, out=out, mode="clip")
     return taken
 

@@ -1,4 +1,4 @@
-"""Arrow columns of one row group -> tensors, with every check of a value. No row is touched in Python."""
+"""Converts Arrow columns of a row group into tensors, with all checks of values, without touching a row in Python."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def assemble(
     tensors: Mapping[str, Array],
     aside: Aside | None = None,
 ) -> Columns:
-    """Returns the rows of the row groups, one group after the other.
+    """Returns the rows of the row groups in sequence.
 
     Args:
-        tensors: Arrays of the right size for the features that are arrays, which are filled and returned.
-        aside: Notes the rows that fail a check, in whose place there is then something or other.
+        tensors: Arrays of the right size for features that are arrays, which are filled and returned.
+        aside: Notes the rows that fail a check, whose values are then arbitrary.
 
     Raises:
-        BadValueError: a value is refused, where nothing is set aside; the message names file, column and row.
+        BadValueError: a value is refused, and none is set aside; the message names file, column and row.
     """
     others: dict[str, list[Column]] = {feature.key: [] for feature in features if not feature.is_array}
     start = 0
@@ -84,7 +84,7 @@ def _said(reason: str, _: int) -> str:
 
 
 def _fill_tensors(features: Sequence[Feature], group: RowGroup, out: Mapping[str, Array], judge: Judge) -> Columns:
-    """Writes the rows of a group into arrays [rows, *shape], and returns those that are text or ragged."""
+    """Writes the rows of a group into arrays [rows, *shape]; returns the columns that are text or ragged."""
     singles: _Singles = {}
     others: Columns = {}
     for feature in features:
@@ -103,10 +103,10 @@ def _fill_tensors(features: Sequence[Feature], group: RowGroup, out: Mapping[str
 
 @contextmanager
 def _told_as_data(group: RowGroup, feature: Feature) -> Iterator[None]:
-    """Tells Arrow's errors over values as such: they come from our reading, not from the model's code.
+    """Turns Arrow's errors over values into ours, so that they are not taken for errors of the model's code.
 
     Raises:
-        BadValueError: Arrow cannot make the tensor of them.
+        BadValueError: Arrow cannot make the tensor.
     """
     try:
         yield
@@ -118,11 +118,7 @@ def _told_as_data(group: RowGroup, feature: Feature) -> Iterator[None]:
 
 
 class _Column(NamedTuple):
-    """A column as one feature takes it.
-
-    Attributes:
-        array: The column in one piece, [group rows].
-    """
+    """A column, in one piece [group rows], for one feature."""
 
     feature: Feature
     name: str
@@ -132,7 +128,7 @@ class _Column(NamedTuple):
 
     @property
     def single(self) -> tuple[str, bool, str]:
-        """Features of which this is the same make the same of the column: only decimals depend on the dtype."""
+        """A key that is equal for features with the same values of the column: only decimals depend on the dtype."""
         dtype = self.feature.dtype if pt.is_decimal(self.array.type) else ""
         return self.name, self.feature.masked, dtype
 
@@ -145,10 +141,10 @@ class _Column(NamedTuple):
         self.judge(self.name, self.group.rows_of(rows), reason)
 
     def fill(self, kind: pa.DataType) -> pa.Scalar | None:
-        """Returns what stands in place of a null among values of a type; None where it is refused.
+        """Returns the value that replaces nulls; None if nulls are refused.
 
         Raises:
-            BadValueError: it is no value of the file's type, which differs from that of the first file.
+            BadValueError: it does not fit the file's type, which differs from the first file's.
         """
         if self.name in self.group.fill_null:
             try:
@@ -159,11 +155,11 @@ class _Column(NamedTuple):
         return zero_scalar(kind) if self.feature.masked else None
 
     def filled(self, values: pa.Array, what: str = "null", rows_of: Callable[[Array], Array] | None = None) -> pa.Array:
-        """Returns values with something in place of every null.
+        """Returns values with all nulls replaced.
 
         Args:
-            what: What a null is called where it is refused.
-            rows_of: Positions in the values -> rows; None where each row has one value.
+            what: Name of a null in a refusal.
+            rows_of: Positions in the values -> rows; None if each row has one value.
         """
         if pt.is_dictionary(values.type) and not is_text(values.type):
             values = values.dictionary_decode()
@@ -179,7 +175,7 @@ class _Column(NamedTuple):
         if fill is None:
             self._refuse_nulls(values, what, rows_of)
             fill = zero_scalar(values.type)
-        # Dictionaries stay what they are; else what fills nulls may not fit the width that the file has.
+        # Widened, except dictionaries: the fill value may not fit the width in the file.
         wide = values if pt.is_dictionary(values.type) else in_micros(values).cast(fill.type, safe=False)
         return pc.fill_null(wide, fill)
 
@@ -201,7 +197,7 @@ class _Column(NamedTuple):
         return lists._replace(values=self.filled(lists.values, "a null within the list", lists.rows_of))
 
     def blank(self) -> pa.Array:
-        """Returns the value [1] of places that no list has filled: the padding, or of a null list what fills nulls."""
+        """Returns the value [1] for places that no list fills: the padding, or the fill value of null lists."""
         if self.feature.pad is not None:
             pad = [self.feature.pad]
             return pa.array(pad if self.feature.is_text else np.array(pad, self.feature.numpy_dtype))
@@ -210,7 +206,7 @@ class _Column(NamedTuple):
         return pa.array([zero_scalar(kind) if fill is None else fill])
 
     def refuse_blank(self, _: Array, reason: Reason) -> None:
-        """Refuses a value that fills nulls: null lists bring it in."""
+        """Refuses the fill value, for the rows of null lists."""
         self.refuse(np.flatnonzero(~_is_valid(self.array)), lambda _: reason(0))
 
 
@@ -228,13 +224,13 @@ def _columns(feature: Feature, group: RowGroup, judge: Judge) -> list[_Column]:
 
 
 def _values(columns: Sequence[_Column], singles: _Singles) -> list[Array]:
-    """Returns the columns of a feature as they are, before they are cast to its dtype, padded ones after that.
+    """Returns the values of a feature's columns before the cast to its dtype; padded lists after it.
 
     Args:
-        singles: What features before this one have made of columns.
+        singles: Cache of columns that earlier features have converted.
 
     Returns:
-        Values [rows], or [rows, places] of one list; see `sparktf.feed.arrays.values.numbers`.
+        Values [rows], or [rows, places] for a list; see `sparktf.feed.arrays.values.numbers`.
     """
     feature = columns[0].feature
     if is_list(columns[0].array.type):
@@ -253,7 +249,7 @@ def _list_values(column: _Column) -> Array:
     if lists.fill_all:
         return column.group.keep(values.reshape(-1, lists.places))
     out = np.empty((len(lists.lengths), lists.places), feature.numpy_dtype)
-    # A double beyond float32 becomes infinite, which the caller's checks find where it matters.
+    # A double beyond float32 becomes infinite, which later checks find if it matters.
     with np.errstate(over="ignore"):
         out[:] = fitting(numbers(column.blank(), feature.numpy_dtype), feature, column.refuse_blank)
         out[lists.taken] = fitting(values, feature, lambda at, reason: column.refuse(lists.rows_of(at), reason))
@@ -280,7 +276,7 @@ def _text(column: _Column) -> Strings:
 
 
 def _ragged(column: _Column) -> Ragged:
-    """Returns lists of any length; one that is null, where that is no error, is empty."""
+    """Returns lists of any length; a null that is accepted becomes empty."""
     lists = column.lists()
     splits = row_splits(lists.lengths)
     if column.feature.is_text:
@@ -297,7 +293,7 @@ def _ragged(column: _Column) -> Ragged:
 
 
 def _refuse_values(column: _Column, lists: Lists, at: Array, reason: Reason) -> None:
-    """Refuses the rows that some values within lists are of."""
+    """Refuses the rows of some values within lists."""
     column.refuse(lists.rows_of(at), reason)
 
 
@@ -311,7 +307,7 @@ def _codes(encoded: pa.DictionaryArray) -> Array:
 
 
 def _write_mask(columns: Sequence[_Column], out: Array) -> None:
-    """Writes to `out`, bool [rows, *shape], which values of a feature's columns are there."""
+    """Writes to `out`, bool [rows, *shape], which values of a feature's columns are not null."""
     flat = out.reshape(len(out), -1)
     for i, column in enumerate(columns):
         if not is_list(column.array.type):
@@ -334,7 +330,7 @@ def _write(columns: Sequence[_Column], values: Sequence[Array], out: Array) -> N
     flat = out.reshape(len(out), -1)
     feature = columns[0].feature
     parts = [fitting(part, feature, column.refuse_kept) for column, part in zip(columns, values, strict=True)]
-    # A double beyond float32 becomes infinite; where that matters, the check below names it.
+    # A double beyond float32 becomes infinite, which the check below finds if it matters.
     with np.errstate(over="ignore"):
         if parts[0].ndim > 1 or len(parts) == 1:
             flat[:] = parts[0].reshape(flat.shape)

@@ -1,8 +1,8 @@
-"""Decimals -> floats, each the nearest one, as Spark's and Python's casts round; Arrow's own is often one digit off.
+"""Converts decimals to the nearest floats, as Spark and Python do; Arrow's own cast is often one digit off.
 
-A decimal is a whole number u over a power of ten. Where both are floats, one division rounds right. Elsewhere u is held
-in two floats, whose sum is u but for some 100 bits, and so is the quotient. The few that lie too close to the middle
-between two floats to tell are written out and read again: that rounds right too, in five to twenty times the time.
+A decimal is an integer u over a power of ten. If both are exact floats, one division is correctly rounded. Otherwise u
+is held in two floats (double-double arithmetic, some 100 bits), and so is the quotient. The few values too close to the
+middle between two floats are printed and parsed, which is correctly rounded and takes five to twenty times as long.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ _Ints = npt.NDArray[np.int64]
 _Pair = tuple[_Floats, _Floats]
 
 _BLOCK = 8192
-"""Values at a time: what lies between the steps stays in the second-level cache."""
+"""Values at a time: intermediate results stay in the L2 cache."""
 _EXACT = 1 << 53
-"""Whole numbers up to here are floats."""
+"""Integers up to this are exact floats."""
 _EXACT_SCALE = 22
-"""Powers of ten up to here are floats."""
+"""Powers of ten up to this exponent are exact floats."""
 _HALF = np.int64(0xFFFFFFFF)
 _UPPER = 2.0**32
 _SPLITTER = float((1 << 27) + 1)
 _DOUBT = 2.0**-40
-"""How much the small part of a quotient may be off, at the most, compared with itself where it matters."""
+"""Upper bound of the relative error of a quotient's small part."""
 
 # Of a float64: the bits that float32 has no room for, and their value in the middle between two floats of that type.
 _BEYOND_FLOAT32 = (1 << 29) - 1
 _MIDDLE = 1 << 28
 _SMALLEST = float(np.finfo(np.float32).smallest_normal)
-"""Below, float32 has fewer bits, and its middles lie elsewhere; only decimals of the largest scale go there."""
+"""Below it float32 is subnormal, with other middles; only decimals of the largest scale reach that."""
 _SMALLEST_SCALE = 37
 
 
 def decimal_floats(array: pa.Array, dtype: np.dtype[np.generic]) -> _Floats:
-    """Returns decimals without nulls as float64 that become the right values of a dtype when they are cast to it.
+    """Returns decimals without nulls as float64 that are correctly rounded when cast to a dtype.
 
     Args:
-        dtype: float64 or float32. Twice rounded is not always rounded right: for float32, those that the first
-            rounding puts into the middle between two are read again.
+        dtype: float64 or float32. Double rounding may be wrong: for float32, values that the first rounding puts into
+            the middle between two are parsed again.
     """
     if pt.is_decimal256(array.type):
         return _read_again(array, dtype)
@@ -66,13 +66,13 @@ def decimal_floats(array: pa.Array, dtype: np.dtype[np.generic]) -> _Floats:
 
 
 def _read_again(array: pa.Array, dtype: np.dtype[np.generic]) -> _Floats:
-    """Returns decimals as the nearest values of a dtype, in float64: what reads numbers rounds right."""
+    """Returns the nearest values of a dtype, in float64, by printing and parsing."""
     read = array.cast(pa.large_string()).cast(pa.from_numpy_dtype(dtype))
     return np.asarray(read.to_numpy(zero_copy_only=False), np.float64)
 
 
 def _is_middle(floats: _Floats, scale: int) -> npt.NDArray[np.bool_]:
-    """Returns which lie in the middle between two of float32, or may."""
+    """Returns which values are, or may be, in the middle between two of float32."""
     middle: npt.NDArray[np.bool_] = (floats.view(np.int64) & _BEYOND_FLOAT32) == _MIDDLE
     if scale > _SMALLEST_SCALE:
         middle |= np.abs(floats) < _SMALLEST
@@ -84,14 +84,14 @@ def _is_exact(whole: _Ints) -> bool:
 
 
 def _wide(low: _Ints, high: _Ints, scale: int, out: _Floats) -> npt.NDArray[np.bool_]:
-    """Divides whole numbers of 128 bits by a power of ten.
+    """Divides 128-bit integers by a power of ten.
 
     Args:
         low: The lower 64 bits.
         out: Gets the quotients.
 
     Returns:
-        bool [n], which of them may be one digit off.
+        bool [n], which quotients may be one digit off.
     """
     whole = _whole(low, high)
     divisor = 10**scale if scale >= 0 else 1
@@ -109,7 +109,7 @@ def _wide(low: _Ints, high: _Ints, scale: int, out: _Floats) -> npt.NDArray[np.b
 
 
 def _whole(low: _Ints, high: _Ints) -> _Pair:
-    """Returns whole numbers of 128 bits as two floats each, the second one less than a digit of the first."""
+    """Returns 128-bit integers as two floats each, the second less than a unit in the last place of the first."""
     if np.array_equal(high, low >> 63):
         return _sum(*_halves(low >> 32, low))
     lower = _sum(*_halves((low >> 32) & _HALF, low))
@@ -122,7 +122,7 @@ def _whole(low: _Ints, high: _Ints) -> _Pair:
 
 
 def _halves(upper: _Ints, whole: _Ints) -> _Pair:
-    """Returns the upper 32 bits of words, as they count, and the lower ones."""
+    """Returns the upper 32 bits of words, scaled, and the lower ones."""
     return upper.astype(np.float64) * _UPPER, (whole & _HALF).astype(np.float64)
 
 
@@ -133,14 +133,14 @@ def _times(whole: _Pair, factor: int) -> _Pair:
 
 
 def _sum(a: _Floats, b: _Floats) -> _Pair:
-    """Returns a sum as it is rounded, and what that lacks."""
+    """Returns a rounded sum and its error (Knuth's two-sum)."""
     total = a + b
     taken = total - a
     return total, (a - (total - taken)) + (b - taken)
 
 
 def _product(a: _Floats, b: float) -> _Pair:
-    """Returns a product as it is rounded, and what that lacks."""
+    """Returns a rounded product and its error (Dekker's product)."""
     product = a * b
     wide = _SPLITTER * a
     a_high = wide - (wide - a)

@@ -1,4 +1,4 @@
-"""Columns of lists taken apart, so that every row gets the same number of places. No row is touched in Python."""
+"""Flattens columns of lists, with the same number of places for every row, without touching a row in Python."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sparktf.feature import Feature
 from sparktf.feed.arrays.aside import Reason, RowNumbers
 
 Refuse = Callable[[RowNumbers, Reason], None]
-"""(rows, reasons) over rows that fail a check: raises, or notes them. See `sparktf.feed.arrays.aside.Judge`."""
+"""(rows, reasons) for rows that fail a check: raises, or notes them. See `sparktf.feed.arrays.aside.Judge`."""
 
 
 class Lists(NamedTuple):
     """The lists of a column.
 
     Attributes:
-        values: The values of all lists, one after the other; what lies beyond the places of a row is cut off.
-        lengths: int [rows], how many of them each row has; none where the list is null.
-        places: Values that each row is to have.
+        values: The values of all lists in sequence, truncated to `places` for each row.
+        lengths: int [rows], the number of values of each row; 0 for a null.
+        places: Values that each row must have.
     """
 
     values: pa.Array
@@ -38,7 +38,7 @@ class Lists(NamedTuple):
 
     @property
     def taken(self) -> npt.NDArray[np.bool_]:
-        """bool [rows, places], the places that values go to."""
+        """bool [rows, places], the places that have values."""
         taken: npt.NDArray[np.bool_] = np.arange(self.places) < self.lengths[:, None]
         return taken
 
@@ -48,11 +48,11 @@ class Lists(NamedTuple):
 
 
 def take_apart(array: pa.Array, feature: Feature, refuse: Refuse) -> Lists:
-    """Takes the lists of a column apart; those of rows that are refused, and set aside, are cut and filled up.
+    """Flattens the lists of a column; a null counts as an empty list.
 
     Args:
-        array: Lists [rows]; a null is a list without values.
-        refuse: Told of rows whose list has too many or too few values for the feature.
+        refuse: Called for rows whose list has too many or too few values for the feature; if these are set aside, their
+            lists are truncated or padded.
     """
     lengths, places = _lengths(array), feature.places
     wrong = lengths != places
@@ -77,7 +77,7 @@ def take_apart(array: pa.Array, feature: Feature, refuse: Refuse) -> Lists:
 
 
 def all_values(array: pa.Array) -> Lists:
-    """Takes lists of any length apart; a null is a list without values."""
+    """Flattens lists of any length; a null counts as an empty list."""
     return Lists(array.flatten(), _lengths(array), 0)
 
 
@@ -105,7 +105,7 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
 
 
 def wrong_length(length: int, feature: Feature) -> str:
-    """Returns what is wrong with a list of so many values."""
+    """Returns the error of a list of this length."""
     found = f"a list of {length} values"
     if length > feature.places and feature.pad is not None:
         return f"{found}, more than {feature.places}; `truncate: true` cuts it off"

@@ -1,4 +1,4 @@
-"""Memory for tensors, used again once nobody reads it any more."""
+"""Memory for tensors, reused once no view of it is alive."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from sparktf.feature import Feature
 from sparktf.feed.arrays.columns import Array
 
 _SPARES = 64
-"""What was read ahead once is held for the next time: a node's memory stays level from epoch to epoch."""
+"""Blocks kept for reuse, so that a node's memory stays level from epoch to epoch."""
 
 _MAPPED_BYTES = 1 << 20
 ALIGNMENT = 64
-"""A cache line; TensorFlow's kernels end the process over tensors that begin elsewhere (`EIGEN_MAX_ALIGN_BYTES`)."""
+"""A cache line; TensorFlow's kernels crash on tensors with another alignment (`EIGEN_MAX_ALIGN_BYTES`)."""
 
 
 class SpareMemory:
-    """Hands out arrays, and takes their memory back when the last view of them is gone.
+    """Hands out arrays, and takes their memory back when their last view is gone.
 
-    So rows can be handed on as views, to whoever keeps them for however long. Fresh memory from the system costs more
-    time than packing and permuting rows into it.
+    So rows can be passed on as views and kept for any time. Fresh memory from the system costs more time than packing
+    and permuting rows into it.
     """
 
     def __init__(self, features: Sequence[Feature]) -> None:
@@ -38,7 +38,7 @@ class SpareMemory:
         sizes = [rows * feature.row_nbytes for feature in self._features]
         starts = np.cumsum([0, *(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]).tolist()
         memory = self._take(starts[-1] + ALIGNMENT)
-        # Not an array over an array: all views, and views of views, keep this one alive, and nothing else does.
+        # Over the buffer, not over the array: then all views reference this owner as their base, and only it.
         owner: Array = np.frombuffer(memory.data, np.uint8)
         weakref.finalize(owner, self._spares.append, memory).atexit = False
         aligned = -memory.ctypes.data % ALIGNMENT
@@ -50,14 +50,14 @@ class SpareMemory:
         }
 
     def _take(self, nbytes: int) -> Array:
-        # The last that came back first: it may still be in the caches. What does not fit moves to the other end, where
-        # it is given up when there are too many.
+        # The last one returned comes first, since it may still be in the caches. Those that do not fit move to the
+        # other end, where they are dropped when there are too many.
         for _ in range(len(self._spares)):
             try:
                 spare = self._spares.pop()
             except IndexError:
                 break
-            # Much too large is no use either: a few large blocks would make all small ones as large.
+            # Not a much too large one either: a few large blocks would make all small ones as large.
             if nbytes <= len(spare) <= 2 * nbytes:
                 return spare
             self._spares.appendleft(spare)
@@ -65,7 +65,7 @@ class SpareMemory:
 
 
 def _fresh(nbytes: int) -> Array:
-    """Returns memory from the system. Much of it goes back there as a whole, which the C library's would not always."""
+    """Returns memory from the system; large blocks by mmap, which, unlike malloc, gives them back as a whole."""
     if nbytes < _MAPPED_BYTES:
         return np.empty(nbytes, np.uint8)
     mapped = mmap.mmap(-1, nbytes)

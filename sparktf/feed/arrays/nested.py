@@ -1,8 +1,7 @@
 """Columns within structs, by dotted names: "user.age" is the field age of the column user.
 
-Vectors of Spark ML are no structs here, but of the type of the lists that `sparktf.feed.arrays.vectors` makes of them.
-
-A name is looked up as it is before it is taken apart, so that columns and fields with dots of their own are found too.
+Spark ML's vectors do not count as structs, but have the type of lists that `sparktf.feed.arrays.vectors` makes of them.
+A name is looked up as a whole before it is split, so that columns and fields with dots in their names are found, too.
 """
 
 from __future__ import annotations
@@ -20,12 +19,9 @@ _Lookup = Callable[[str], pa.DataType | None]
 
 
 def type_of(types: Mapping[str, pa.DataType], name: str) -> pa.DataType | None:
-    """Returns the type of a column, or of a field within one; None if there is none of the name.
+    """Returns the type of a column, or of a field within one; None if there is none.
 
-    In a file that has no value of a column, it is of type null, and so is what would be a field of it.
-
-    Args:
-        types: Column -> Arrow type.
+    In a file without any value of a column, its type is null, and so is that of its fields.
     """
     found = _find(types.get, name)
     if found is None:
@@ -34,15 +30,15 @@ def type_of(types: Mapping[str, pa.DataType], name: str) -> pa.DataType | None:
 
 
 def path_of(types: Mapping[str, pa.DataType], name: str) -> tuple[str, ...] | None:
-    """Returns the column and the fields to go down from there, ("user", "age"); None if there is none of the name."""
+    """Returns the path of column and fields, ("user", "age"); None if there is none of the name."""
     found = _find(types.get, name)
     return found[0] if found else None
 
 
 def column_of(columns: Mapping[str, pa.ChunkedArray], name: str) -> pa.ChunkedArray | None:
-    """Returns a column, or a field within one, which is null where a struct around it is; None if there is none.
+    """Returns a column, or a field within one (null if the struct is null); None if there is none.
 
-    Vectors are what they are in Arrow: structs.
+    Vectors are returned as structs, as in Arrow.
     """
     if name in columns:
         return columns[name]
@@ -55,23 +51,23 @@ def column_of(columns: Mapping[str, pa.ChunkedArray], name: str) -> pa.ChunkedAr
 
 
 def leaf_types(types: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-    """Returns the columns with the fields of structs, at any depth, in place of the structs."""
+    """Returns the columns with structs replaced by their fields, at any depth."""
     leaves: dict[str, pa.DataType] = {}
     for name, kind in types.items():
         for leaf, leaf_kind in _leaves(name, kind):
-            # A column that is called like another one's field goes before it, as in a look-up.
+            # A column with the name of another one's field takes precedence, as in a look-up.
             if leaf not in types or leaf == name:
                 leaves[leaf] = leaf_kind
     return leaves
 
 
 def prefixes(path: str) -> Iterator[str]:
-    """Yields "a", "a.b", "a.b.c" of "a.b.c": all that may be the name of what lies at a path of Parquet's."""
+    """Yields "a", "a.b", "a.b.c" for "a.b.c": all possible names at a Parquet path."""
     return itertools.accumulate(path.split("."), "{}.{}".format)
 
 
 def _find(lookup: _Lookup, name: str) -> tuple[tuple[str, ...], pa.DataType] | None:
-    """Returns the names of a column and of the fields to go down from there, and the type at the end."""
+    """Returns the path of column and fields, and the type at its end."""
     kind = lookup(name)
     if kind is not None:
         return (name,), kind

@@ -1,4 +1,4 @@
-"""Rows that are read together, whoever reads them, before they are made into tensors."""
+"""Rows that are read together, before their conversion into tensors."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class RowGroup:
     """Rows that are read together: a row group of a file.
 
     Attributes:
-        origin: What the rows come from, for messages: the file's path.
-        number: Returns the number of a row in the origin; asked only where one is refused.
-        columns: The columns that features use, whole structs where a feature uses a field of one.
-        rows: How many of its rows belong to the stream.
-        kept: int64 [rows], the rows of the group that belong to the stream, or None for all.
+        origin: The file's path, for messages.
+        number: Returns the number of a row in the origin; called only for refused rows.
+        columns: The columns that features use; whole structs if a feature uses one of their fields.
+        rows: Number of its rows in the stream.
+        kept: int64 [rows], the rows of the group in the stream; None for all.
         fill_null: Column -> value in place of null.
-        unreadable: Why it has no columns: the file is damaged there; "" where it has.
-        refused: Rows of the group that could not be read, with the column and the reason; nulls are in their place.
+        unreadable: Why it has no columns, since the file is damaged; "" if it has columns.
+        refused: Unreadable rows of the group, with column and reason; nulls are in their place.
     """
 
     origin: str
@@ -40,11 +40,11 @@ class RowGroup:
     refused: tuple[tuple[int, str, str], ...] = ()
 
     def judge(self, aside: Aside | None, start: int) -> Judge:
-        """Returns who judges rows of the group that fail a check.
+        """Returns the `Judge` of the group's rows.
 
         Args:
-            aside: Where such rows are noted; None where the first one is refused.
-            start: The first row of the group among the rows of its block.
+            aside: Notes bad rows; None to refuse the first one.
+            start: Position of the group's first row in its block.
         """
         if aside is None:
             return partial(refuse, self.origin, self.number)
@@ -54,7 +54,7 @@ class RowGroup:
         """Returns a column in one piece, [group rows]; a dotted name is a field of a struct.
 
         Raises:
-            KeyError: there is none of the name.
+            KeyError: there is no such column.
         """
         column = column_of(self.columns, name)
         if column is None:
@@ -71,5 +71,5 @@ class RowGroup:
         return values if self.kept is None else np.take(values, self.kept, axis=0)
 
     def rows_of(self, kept: Array) -> Array:
-        """Returns which rows of the group some of the kept ones are."""
+        """Returns the rows of the group that some kept rows are."""
         return kept if self.kept is None else self.kept[kept]

@@ -1,7 +1,6 @@
-"""Arrays in memory that two processes of one machine have in common: in an anonymous file, whose descriptor travels.
+"""Arrays in memory shared by two processes: in an anonymous file whose descriptor is sent over a socket.
 
-The file holds the arrays, then the directory that says what lies where (JSON), then the directory's length in bytes
-(int64): however many arrays there are, no more than the descriptor has to travel.
+The file holds the arrays, then a directory of them (JSON), then the directory's length in bytes (int64).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from sparktf.feed.arrays.columns import Array, object_array
 from sparktf.feed.arrays.memory import ALIGNMENT
 
 _Directory = list[tuple[str, str, tuple[int, ...], int]]
-"""Of each array its name, dtype ("text" for `bytes` objects), shape, and where it begins in the file."""
+"""Name, dtype ("text" for `bytes` objects), shape, and offset of each array."""
 
 _VERB_NBYTES = 16
 _TEXT = "text"
@@ -65,11 +64,7 @@ def write_shared(arrays: Mapping[str, Array]) -> int:
 
 
 def shared(file: int) -> dict[str, Array]:
-    """Returns the arrays of a file: views of its memory, which they keep; text as `bytes` objects.
-
-    Args:
-        file: Is not closed, and may be from then on.
-    """
+    """Returns the arrays of a file as views of its memory, text as `bytes` objects; the file may then be closed."""
     memory = np.frombuffer(mmap.mmap(file, os.fstat(file).st_size), np.uint8)
     found: dict[str, Array] = {}
     for name, dtype, shape, start in _directory(memory):
@@ -83,7 +78,7 @@ def shared(file: int) -> dict[str, Array]:
 
 
 def tell(connection: socket.socket, verb: str, arrays: Mapping[str, Array] | None = None) -> None:
-    """Sends a message, with arrays if there are any; raises `OSError`."""
+    """Sends a message, perhaps with arrays; raises `OSError`."""
     files = [] if arrays is None else [write_shared(arrays)]
     try:
         socket.send_fds(connection, [verb.encode()], files)
@@ -93,7 +88,7 @@ def tell(connection: socket.socket, verb: str, arrays: Mapping[str, Array] | Non
 
 
 def hear(connection: socket.socket) -> tuple[str, dict[str, Array]]:
-    """Returns what comes next, and the arrays that came along.
+    """Returns the next message, and its arrays.
 
     Raises:
         EOFError: the other side is gone.
@@ -119,7 +114,7 @@ def _directory(memory: Array) -> Sequence[Any]:
 
 
 def _text_parts(array: Array) -> list[Array]:
-    """Returns where each text begins, then the number of bytes, and the bytes of all texts."""
+    """Returns the offsets of the texts with their end, and the bytes of all texts."""
     values = pa.array(array.reshape(-1), pa.large_binary())
     offsets: Array = np.zeros(len(values) + 1, _OFFSETS)
     _, begins, data = values.buffers()

@@ -1,4 +1,4 @@
-"""Columns of which a file has no value: pandas writes such a column as of type null, whatever it is on other days."""
+"""Columns without any value in a file: pandas writes them with type null, whatever their type on other days."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _ARRAY = re.compile(r"array<(.*)>")
 
 
 def arrow_type(spark: str) -> pa.DataType:
-    """Returns the type of a column that tensors are made of, by Spark's name of it.
+    """Returns the Arrow type of a column of a Spark type.
 
     Raises:
-        KeyError: no tensor is made of such.
+        KeyError: no tensor can be made from it.
     """
     if found := _ARRAY.fullmatch(spark):
         return pa.list_(arrow_type(found[1]))
@@ -43,19 +43,19 @@ def arrow_type(spark: str) -> pa.DataType:
 
 
 def is_untyped(kind: pa.DataType) -> bool:
-    """Whether a column of the type holds no value but null: not in lists, and not in the fields of structs."""
+    """Whether a column of the type has only nulls, also in lists and in fields of structs."""
     if is_list(kind):
         return is_untyped(kind.value_type)
     return bool(pt.is_null(kind))
 
 
 def has_untyped(kind: pa.DataType) -> bool:
-    """Whether something of the type, or a field in it, holds no value."""
+    """Whether the type, or a field in it, has only nulls."""
     return any(has_untyped(field.type) for field in kind) if pt.is_struct(kind) else is_untyped(kind)
 
 
 def merged_type(kind: pa.DataType, other: pa.DataType | None) -> pa.DataType:
-    """Returns a type with what another file's has in place of what holds no value."""
+    """Returns a type whose null parts are replaced by those of another file's type."""
     if other is None:
         return kind
     if pt.is_struct(kind) and pt.is_struct(other):
@@ -65,10 +65,10 @@ def merged_type(kind: pa.DataType, other: pa.DataType | None) -> pa.DataType:
 
 
 def typed(columns: Mapping[str, pa.ChunkedArray], types: Mapping[str, str]) -> dict[str, pa.ChunkedArray]:
-    """Returns columns with those that hold no value as of the type that they have in other files.
+    """Casts columns without a value to their types in other files.
 
     Args:
-        types: Column -> Spark's type, of those that some file has no value of.
+        types: Column -> Spark type, for columns that have no value in some file.
     """
     return {
         name: column.cast(arrow_type(types[name])) if name in types and is_untyped(column.type) else column

@@ -1,4 +1,4 @@
-"""Values of an Arrow column as NumPy has them, those that it cannot have, and those that a dtype cannot."""
+"""Converts values of an Arrow column to NumPy, and finds those that NumPy or a dtype cannot represent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sparktf.feed.arrays.columns import Array
 from sparktf.feed.arrays.decimals import decimal_floats
 from sparktf.feed.arrays.lists import Refuse
 
-# Rows packed at a time: the target of one such piece stays in the second-level cache while column after column goes in.
+# Rows packed at a time: the target stays in the L2 cache while all columns are written.
 _PACK_ROWS = 8192
 
 _LIMIT = (1 << 63) - 1
@@ -49,9 +49,9 @@ def numbers(array: pa.Array, dtype: np.dtype[Any]) -> Array:
 
 
 def too_far(array: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Returns which points in time and intervals `numbers` has no room for, bool [n]; None where there are none.
+    """Returns which timestamps and durations overflow int64 microseconds, bool [n]; None for none.
 
-    A file counts them in seconds or milliseconds, and these go a thousand and a million times as far.
+    A file may have them in seconds or milliseconds, whose range is a million or a thousand times as large.
     """
     kind = array.type
     if pt.is_date64(kind):
@@ -75,7 +75,7 @@ def far_reason(array: pa.Array, at: int) -> str:
 
 
 def plain_bytes(array: pa.Array) -> pa.Array:
-    """Returns bytes of a fixed size, or lists of them, as those of any size: what stands in their place has another."""
+    """Returns bytes of fixed size, or lists of them, as bytes of any size, since fill values have another size."""
     kind = array.type
     if pt.is_dictionary(kind) and pt.is_fixed_size_binary(kind.value_type):
         return array.dictionary_decode().cast(pa.binary())
@@ -95,7 +95,7 @@ def write_side_by_side(columns: Sequence[Array], out: Array) -> None:
 
 
 def fitting(values: Array, feature: Feature, refuse: Refuse) -> Array:
-    """Returns the values, cast where a cast could lose more than digits: to whole numbers and booleans."""
+    """Returns the values, cast if a cast could lose more than digits: to integers and booleans."""
     dtype = feature.numpy_dtype
     if dtype.kind == "f" or np.can_cast(values.dtype, dtype):
         return values

@@ -1,4 +1,4 @@
-"""Spark ML's vectors, dense and sparse, which are lists of numbers to whoever reads them.
+"""Converts Spark ML's dense and sparse vectors into lists of numbers.
 
 A column of `pyspark.ml.linalg.VectorUDT` reaches Arrow, and Parquet files, as a struct: `type` (0 sparse, 1 dense), and
 `size` and `indices` of a sparse one, and `values` (pyspark.ml.linalg.VectorUDT.sqlType).
@@ -37,15 +37,15 @@ def is_vector(kind: pa.DataType) -> bool:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type of what `plain_column` makes of a column."""
+    """Returns the type of the result of `plain_column`."""
     return pa.list_(pa.float64()) if is_vector(kind) else kind
 
 
 def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns vectors as lists, and any other column as it is.
+    """Returns vectors as lists, and any other column unchanged.
 
     Raises:
-        BadValueError: a vector is none that Spark makes.
+        BadValueError: a vector is malformed.
     """
     if not is_vector(column.type):
         return column
@@ -53,22 +53,22 @@ def plain_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def plain_array(array: pa.Array) -> pa.Array:
-    """Returns vectors as lists, and any other array as it is. Raises as `plain_column` does."""
+    """Returns vectors as lists, and any other array unchanged; raises what `plain_column` does."""
     return as_lists(array) if is_vector(array.type) else array
 
 
 def as_lists(
     vectors: pa.StructArray, feature: Feature | None = None, refuse: Refuse | None = None
 ) -> pa.LargeListArray:
-    """Returns the lists of numbers that vectors are; a null is null.
+    """Returns vectors as lists of numbers; nulls stay.
 
     Args:
-        feature: What they become: sparse ones that are too long for it are refused before memory is taken for them.
-        refuse: Told of rows whose vector is malformed or too long; one that it lets pass is a list of zeros. Default:
-            raises over the first one.
+        feature: Sparse vectors that are too long for it are refused before memory is allocated for them.
+        refuse: Called for rows whose vector is malformed or too long; if it returns, the list has zeros. Default:
+            raises for the first one.
 
     Raises:
-        BadValueError: a sparse one has other indices than values, or one beyond its size.
+        BadValueError: a sparse vector has different numbers of indices and values, or an index beyond its size.
     """
     refuse = refuse or _raise
     is_fixed = feature is not None and bool(feature.shape) and not feature.truncate
@@ -108,7 +108,7 @@ def as_lists(
 
 
 def _malformed(indices: pa.Array, counts: Integers, sizes: Integers) -> Flags:
-    """Returns which sparse vectors have other indices than values, or one beyond their size: bool [rows]."""
+    """Returns which sparse vectors are malformed: bool [rows]."""
     told = pc.fill_null(pc.list_value_length(indices), 0).to_numpy().astype(np.int64)
     places = indices.flatten().to_numpy(zero_copy_only=False)
     rows = np.repeat(np.arange(len(told)), told)
@@ -127,7 +127,7 @@ def _offsets(lengths: Integers) -> Integers:
 
 
 def _as_type(numbers: npt.NDArray[np.float64], dtype: npt.DTypeLike) -> npt.NDArray[np.floating]:
-    # A double beyond float32 becomes infinite: where that matters, whoever looks at the values names it.
+    # A double beyond float32 becomes infinite, which later checks find if it matters.
     with np.errstate(over="ignore"):
         return numbers.astype(dtype, copy=False)
 

@@ -1,4 +1,4 @@
-"""Numbers at any place of a buffer of bytes, aligned or not; many at once."""
+"""Reads many numbers at a time at any places of a byte buffer, aligned or not."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Bytes = npt.NDArray[np.uint8]
 
 WORD = 8
 PADDING = 256
-"""Bytes that a buffer has before and behind what is looked at: no number there, and no short text, goes beyond it."""
+"""Bytes before and after a buffer's content, so that no number or short string read there leaves the buffer."""
 
 
 def padded(content: bytes | memoryview) -> Bytes:
-    """Returns a copy with `PADDING` zeros before and behind."""
+    """Returns a copy with `PADDING` zeros before and after it."""
     found = np.zeros(len(content) + 2 * PADDING, np.uint8)
     found[PADDING : PADDING + len(content)] = np.frombuffer(content, np.uint8)
     return found
@@ -39,9 +39,9 @@ def _sliding(buffer: Bytes, kind: np.dtype) -> np.ndarray:
 
 
 def strings_at(buffer: Bytes, starts: Integers, stops: Integers) -> pa.LargeBinaryArray:
-    """Returns copies of `buffer[starts[i]:stops[i]]`, none of which overlaps another.
+    """Returns copies of `buffer[starts[i]:stops[i]]`, which do not overlap.
 
-    Arrow copies them: as an array in which they take turns with what lies between, it is given the buffer as it is.
+    Arrow makes the copies: it gets the whole buffer as an array in which they alternate with the gaps between them.
     """
     if len(starts) and (starts[1:] < stops[:-1]).any():
         order = np.argsort(starts, kind="stable")
@@ -57,7 +57,7 @@ def strings_at(buffer: Bytes, starts: Integers, stops: Integers) -> pa.LargeBina
 
 
 def joined_bytes(strings: pa.LargeBinaryArray) -> Bytes:
-    """Returns the bytes of strings, one after the other, without a copy."""
+    """Returns the bytes of all strings in sequence, without a copy."""
     if not len(strings):
         return np.zeros(0, np.uint8)
     _, offsets, data = strings.buffers()

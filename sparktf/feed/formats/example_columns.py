@@ -1,4 +1,4 @@
-"""Features of tensorflow.Example messages as columns of Spark's types. No record is touched in Python."""
+"""Converts features of tensorflow.Example messages into columns of Spark's types; no record is touched in Python."""
 
 from __future__ import annotations
 
@@ -18,19 +18,15 @@ from sparktf.sequence import Integers
 
 _NAMES = {ListKind.NOTHING: "nothing", ListKind.BYTES: "bytes", ListKind.FLOAT: "floats", ListKind.INT64: "integers"}
 _ONE_VALUE = 0x040A
-"""How a FloatList of one value begins."""
+"""The beginning of a FloatList of one value."""
 _LISTED = 0x0A
 _MOST_NBYTES = 10
 _AT_ONCE = 4096
-"""Records whose features are looked for at a time: what is known of them stays in the caches."""
+"""Records parsed at a time: their state stays in the caches."""
 
 
 class BadFeatureError(ValueError):
-    """A record's feature is no value of its column.
-
-    Attributes:
-        row: Of which record.
-    """
+    """The feature of record `row` does not fit its column."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
@@ -38,11 +34,7 @@ class BadFeatureError(ValueError):
 
 
 class _UnusualError(ValueError):
-    """Lists of numbers are not encoded as writers do.
-
-    Attributes:
-        rows: Of which records.
-    """
+    """Lists of numbers in the records `rows` are encoded in an unusual way."""
 
     def __init__(self, rows: Integers) -> None:
         super().__init__("lists are not packed")
@@ -50,7 +42,7 @@ class _UnusualError(ValueError):
 
 
 RefuseFeature = Callable[[int, str, str], None]
-"""(record, feature, reason) of what cannot be a value: raises, or notes it; then there is a null in its place."""
+"""(record, feature, reason) of an unfit value: raises, or notes it; then a null takes its place."""
 
 
 def example_columns(
@@ -60,7 +52,7 @@ def example_columns(
 
     Args:
         types: Feature -> the column's type, one of `sparktf.feed.formats.record_types`.
-        refuse: Told of a record that is no Example, with "" as the feature, and of a feature that is none of its type.
+        refuse: Called for a record that is no Example, with "" as the feature, and for a feature of another type.
     """
     parts: dict[str, list[pa.Array]] = {name: [] for name in types}
     for first in range(0, len(records.starts), _AT_ONCE):
@@ -109,8 +101,8 @@ class _Lists(NamedTuple):
     """The values of the records that have any: those of record `rows[i]` are `counts[i]` of `values`.
 
     Attributes:
-        values: One after the other, of the type that the file has: float32, int64 or binary.
-        is_single: Whether they are known to be one of each record.
+        values: All values in sequence, of the file's type: float32, int64 or binary.
+        is_single: Whether each record is known to have exactly one.
     """
 
     rows: Integers
@@ -120,13 +112,13 @@ class _Lists(NamedTuple):
 
 
 def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array:
-    """Returns a feature as a column [n_records]: null where a record does not have it, or has no value of it.
+    """Returns a feature as a column [n_records], null if a record has no value of it.
 
     Args:
-        kind: Of the column: a type of `sparktf.feed.formats.record_types`.
+        kind: The column's type, one of `sparktf.feed.formats.record_types`.
 
     Raises:
-        BadFeatureError: a record has values of another kind, several where one is wanted, or one beyond the type.
+        BadFeatureError: a record has values of another kind, several instead of one, or one beyond the type's range.
     """
     n = len(places.kind)
     value_kind = kind.value_type if is_list(kind) else kind
@@ -159,7 +151,7 @@ def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array
 
 
 def list_kind_of(kind: pa.DataType) -> ListKind:
-    """Returns what a feature must hold for a column of single values of a type."""
+    """Returns the kind of list that a feature must have for a column of single values."""
     if pt.is_floating(kind):
         return ListKind.FLOAT
     return ListKind.INT64 if pt.is_integer(kind) or pt.is_boolean(kind) else ListKind.BYTES
@@ -183,7 +175,7 @@ def _lists(buffer: Bytes, rows: Integers, start: Integers, stop: Integers, kind:
 
 
 def _single_numbers(buffer: Bytes, rows: Integers, start: Integers, stop: Integers, kind: ListKind) -> _Lists | None:
-    """Returns the numbers of records that have one each; None where one has not."""
+    """Returns the numbers of records if each has exactly one; else None."""
     if not len(rows):
         return None
     ones = np.ones(len(rows), np.int64)
@@ -204,7 +196,7 @@ def _single_numbers(buffer: Bytes, rows: Integers, start: Integers, stop: Intege
 
 
 def _integers(buffer: Bytes, at: Integers, nbytes: Integers) -> Integers:
-    """Returns the numbers in base 128 at some places, of so many bytes each, as int64 has them."""
+    """Returns the varints of known lengths at some places as int64."""
     found = varints(words_at(buffer, at), np.minimum(nbytes, 8))
     long = np.flatnonzero(nbytes > 8)
     if len(long):
@@ -216,7 +208,7 @@ def _integers(buffer: Bytes, at: Integers, nbytes: Integers) -> Integers:
 
 
 def _content(buffer: Bytes, rows: Integers, start: Integers, stop: Integers) -> Integers:
-    """Returns where the packed numbers of each list begin; they end with it."""
+    """Returns the starts of the packed numbers of each list, which end with it."""
     begin = stop.copy()
     some = np.flatnonzero(stop > start)
     length, inner = _told_at(buffer, start[some])
@@ -228,7 +220,7 @@ def _content(buffer: Bytes, rows: Integers, start: Integers, stop: Integers) -> 
 
 
 def _told_at(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
-    """Returns the lengths behind tags, and where what they tell of begins."""
+    """Returns the lengths behind tags, and the starts of their content."""
     word = words_at(buffer, at + 1)
     nbytes = varint_nbytes(word)
     return varints(word, np.minimum(nbytes, 8)).astype(np.int64), at + 1 + nbytes
@@ -265,14 +257,14 @@ def _values(lists: _Lists, kind: pa.DataType) -> pa.Array:
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Raises `ArrowInvalid` where a value does not fit."""
+    """Raises `ArrowInvalid` if a value does not fit."""
     if pt.is_boolean(kind) and not pc.all(pc.is_in(values, pa.array([0, 1], pa.int64())), min_count=0).as_py():
         raise pa.ArrowInvalid("a number that is neither 0 nor 1")
     return values.cast(kind)
 
 
 def _first_unfit(lists: _Lists, kind: pa.DataType) -> int:
-    """Returns the first record one of whose values does not fit, searched for by halves."""
+    """Returns the first record with an unfit value, by bisection."""
     first, last = 0, len(lists.values)
     while last - first > 1:
         middle = (first + last) // 2

@@ -1,4 +1,4 @@
-"""Columns of Arrow as tensorflow.Example messages in TFRecord files. Only the checksums are made row by row."""
+"""Writes Arrow columns as tensorflow.Example messages of TFRecord files; only checksums are made row by row."""
 
 from __future__ import annotations
 
@@ -25,12 +25,10 @@ _MOST_NBYTES = 10
 
 
 def record_bytes(batch: pa.RecordBatch) -> memoryview:
-    """Returns the rows as records, one after the other, as they lie in a file.
-
-    A null is a feature that the record does not have.
+    """Returns the rows as records in the form of a file. A null is a feature that the record lacks.
 
     Raises:
-        BadValueError: a column is of a type that no feature has, or a list holds a null; the message names the column.
+        BadValueError: no feature can have a column's type, or a list holds a null; the message names the column.
     """
     records = example_messages(batch)
     lengths = _lengths(records)
@@ -44,7 +42,7 @@ def record_bytes(batch: pa.RecordBatch) -> memoryview:
 
 
 def example_messages(batch: pa.RecordBatch) -> pa.LargeBinaryArray:
-    """Returns each row as a message. Raises what `record_bytes` does."""
+    """Returns each row as a message; raises what `record_bytes` does."""
     n = batch.num_rows
     entries = [
         _entry(name, plain_array(column)) for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -54,7 +52,7 @@ def example_messages(batch: pa.RecordBatch) -> pa.LargeBinaryArray:
 
 
 def _entry(name: str, column: pa.Array) -> pa.LargeBinaryArray:
-    """Returns the entries of a map that a column's values are; empty where they are null."""
+    """Returns a column's values as map entries; empty for a null."""
     key = name.encode()
     kind, values = _list_messages(name, column)
     feature = _field(bytes([kind << 3 | 2]), values)
@@ -64,7 +62,7 @@ def _entry(name: str, column: pa.Array) -> pa.LargeBinaryArray:
 
 
 def _list_messages(name: str, column: pa.Array) -> tuple[ListKind, pa.LargeBinaryArray]:
-    """Returns what a column's values are, and each as a message BytesList, FloatList or Int64List."""
+    """Returns the kind of a column, and its values as messages BytesList, FloatList or Int64List."""
     n = len(column)
     if is_list(column.type):
         column = column.fill_null([]) if column.null_count else column
@@ -97,7 +95,7 @@ def _list_messages(name: str, column: pa.Array) -> tuple[ListKind, pa.LargeBinar
 
 
 def _field(tag: bytes, content: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Returns fields with a tag, and the length before the bytes."""
+    """Returns length-delimited fields with a tag."""
     return _joined(tag, _varints(_lengths(content)), content)
 
 
@@ -109,7 +107,7 @@ def _joined(*parts: pa.LargeBinaryArray | bytes) -> pa.LargeBinaryArray:
 
 
 def _where(there: pa.BooleanArray, strings: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
-    """Returns strings, and empty ones where they are not to be there."""
+    """Returns strings, empty ones where `there` is false."""
     return pc.if_else(there, strings, pa.scalar(b"", pa.large_binary()))
 
 
@@ -119,7 +117,7 @@ def _lengths(strings: pa.LargeBinaryArray) -> Integers:
 
 
 def _grouped(strings: pa.LargeBinaryArray, offsets: Integers) -> pa.LargeBinaryArray:
-    """Returns strings that are those from `offsets[i]` to `offsets[i + 1]` in one."""
+    """Returns the concatenations of the strings from `offsets[i]` to `offsets[i + 1]`."""
     _, bounds, content = strings.buffers()
     within = np.frombuffer(bounds, np.int64)[strings.offset : strings.offset + len(strings) + 1]
     return _strings(within[offsets], content or pa.py_buffer(b""))
@@ -136,7 +134,7 @@ def _of_size(rows: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:
 
 
 def _varints(numbers: Integers) -> pa.LargeBinaryArray:
-    """Returns whole numbers in base 128, the lowest digits first; negative ones are those of 64 bits."""
+    """Returns integers as varints; negative ones as their 64-bit two's complement."""
     left = numbers.astype(np.int64, copy=False).view(np.uint64).copy()
     digits = np.zeros((len(left), _MOST_NBYTES), np.uint8)
     nbytes = np.ones(len(left), np.int64)

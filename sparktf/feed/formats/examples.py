@@ -1,4 +1,4 @@
-"""Where the features of tensorflow.Example messages lie: of many records at once, none of them in Python.
+"""Locates the features of tensorflow.Example messages, in many records at once, without touching a record in Python.
 
     message Example   { Features features = 1; }                        tensorflow/core/example/example.proto
     message SequenceExample { Features context = 1; FeatureLists feature_lists = 2; }
@@ -6,10 +6,10 @@
     message Feature   { oneof kind { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3; } }
     message BytesList { repeated bytes value = 1; }     FloatList: float, packed     Int64List: int64, packed
 
-A message is a row of fields, each a tag and, of those here, a length and as many bytes
-(protobuf.dev/programming-guides/encoding). The maps of all records are walked side by side, an entry of each at a time:
-records of one writer mostly have the same keys at the same places. What is encoded otherwise than all writers do is
-read in plain Python, and written anew as they do.
+A message is a sequence of fields, here each a tag, a length and as many bytes
+(protobuf.dev/programming-guides/encoding). The maps of all records are walked in parallel, one entry of each at a time:
+records of one writer mostly have the same keys at the same places. Unusual encodings are read in plain Python, and
+rewritten as all writers do it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _LOW = np.uint64(0x7F)
 _FEATURE_LISTS = 2
 _MOST_LENGTH_BYTES = 5
 _LAST_BYTE = 0x80
-"""Bytes below it end a number in base 128."""
+"""A byte below it ends a varint."""
 _SHORT = PADDING - WORD
-"""Bytes that may be looked at anywhere: they do not go beyond the buffer."""
+"""Bytes that may be read at any place without leaving the buffer."""
 
 
 class ListKind(IntEnum):
-    """What a feature holds: the number of the field in the message Feature."""
+    """The kind of a feature's list: its field number in the message Feature."""
 
     NOTHING = 0
     BYTES = 1
@@ -49,15 +49,11 @@ class ListKind(IntEnum):
 
 
 FeatureValues = tuple[ListKind, list[Any]]
-"""What a feature holds: bytes, floats or integers."""
+"""A feature's kind and values."""
 
 
 class MalformedError(ValueError):
-    """A record is no message of type Example.
-
-    Attributes:
-        row: Which one.
-    """
+    """Record `row` is not a message of type Example."""
 
     def __init__(self, row: int, reason: str) -> None:
         super().__init__(reason)
@@ -65,11 +61,11 @@ class MalformedError(ValueError):
 
 
 class Places(NamedTuple):
-    """Where a feature of each record lies.
+    """The place of a feature in each record.
 
     Attributes:
-        kind: int8 [n_records], a `ListKind`; NOTHING where a record has no values of it at all.
-        start: int64 [n_records], where the message BytesList, FloatList or Int64List starts; `stop` is where it ends.
+        kind: int8 [n_records], a `ListKind`; NOTHING if a record has no values of it.
+        start: int64 [n_records], start of the message BytesList, FloatList or Int64List; `stop` is its end.
     """
 
     kind: npt.NDArray[np.int8]
@@ -85,16 +81,16 @@ class Places(NamedTuple):
 def find_features(
     buffer: Bytes, starts: Integers, stops: Integers, names: Collection[str], anew: Flags | None = None
 ) -> tuple[Bytes, dict[str, Places]]:
-    """Returns where features of records lie, and in which buffer: the one given, unless records had to be written anew.
+    """Returns the places of features in records, and their buffer: a new one if records had to be rewritten.
 
     Args:
-        buffer: uint8 [n_bytes] with `PADDING` bytes before the first record and behind the last one.
-        starts: int64 [n_records], where each record starts; `stops` is where it ends.
+        buffer: uint8 [n_bytes] with `PADDING` bytes before the first record and after the last one.
+        starts: int64 [n_records], start of each record; `stops` are their ends.
         names: The features to look for.
-        anew: bool [n_records], which records are to be written anew in any case.
+        anew: bool [n_records], records to rewrite in any case.
 
     Raises:
-        MalformedError: a record is no Example.
+        MalformedError: a record is not an Example.
     """
     wanted = {name.encode(): Places.none(len(starts)) for name in names}
     odd = _walk(buffer, starts, stops, wanted)
@@ -120,7 +116,7 @@ def find_features(
 
 
 def _walk(buffer: Bytes, starts: Integers, stops: Integers, wanted: Mapping[bytes, Places]) -> Flags:
-    """Fills in where the wanted features are; returns which records are encoded in another way than is usual."""
+    """Fills in the places of the wanted features; returns the records with an unusual encoding."""
     odd = np.zeros(len(starts), np.bool_)
     rows = np.flatnonzero(stops > starts)
     at, end = starts[rows], stops[rows]
@@ -141,7 +137,7 @@ def _walk(buffer: Bytes, starts: Integers, stops: Integers, wanted: Mapping[byte
 def _entries(
     buffer: Bytes, rows: Integers, start: Integers, stop: Integers, wanted: Mapping[bytes, Places], odd: Flags
 ) -> None:
-    """Takes in one entry of a map of each of some records."""
+    """Reads one map entry of each of some records."""
     left = None  # all
     while left is None or len(left):
         one = 0 if left is None else int(left[0])
@@ -163,7 +159,7 @@ def _entries(
 
 
 def _take(buffer: Bytes, rows: Integers, at: Integers, stop: Integers, places: Places, odd: Flags) -> None:
-    """Takes in the values of a feature, which lie behind its key."""
+    """Reads the place of a feature's values, which follow its key."""
     length, inner = _length_at(buffer, at, _VALUE, odd, rows)
     odd[rows[inner + length != stop]] = True
     tag = buffer[inner]
@@ -177,7 +173,7 @@ def _take(buffer: Bytes, rows: Integers, at: Integers, stop: Integers, places: P
 
 
 def _head(buffer: Bytes, start: int, stop: int) -> bytes:
-    """Returns the key that an entry begins with, behind its tag and length; b"" where it begins otherwise."""
+    """Returns the tag, length and bytes of the key that an entry begins with; b"" if it begins otherwise."""
     first = buffer[start : min(start + 2 + _MOST_LENGTH_BYTES, stop)].tobytes()
     try:
         length, at = _read_varint(first, 1)
@@ -188,12 +184,12 @@ def _head(buffer: Bytes, start: int, stop: int) -> bytes:
 
 
 def _head_nbytes(head: bytes) -> int:
-    """Returns how many bytes a key's tag and length take."""
+    """Returns the number of bytes of a key's tag and length."""
     return next(i for i in range(1, len(head)) if head[i] < _LAST_BYTE) + 1
 
 
 def _begin_with(buffer: Bytes, at: Integers, stop: Integers, head: bytes) -> Flags:
-    """Returns at which places some bytes lie: none of them where there is no room for them."""
+    """Returns the places at which some bytes are, if there is room for them."""
     if len(head) <= _SHORT:
         return _are(buffer, at, head)
     same = stop - at >= len(head)
@@ -214,7 +210,7 @@ def _are(buffer: Bytes, at: Integers, head: bytes) -> Flags:
 
 
 def _length_at(buffer: Bytes, at: Integers, tag: int, odd: Flags, rows: Integers) -> tuple[Integers, Integers]:
-    """Returns the lengths behind the tags at some places, and where the bytes start; notes records with other tags."""
+    """Returns the lengths behind the tags at some places, and the starts of the bytes; notes other tags."""
     wrong = buffer[at] != tag
     if wrong.any():
         odd[rows[wrong]] = True
@@ -222,7 +218,7 @@ def _length_at(buffer: Bytes, at: Integers, tag: int, odd: Flags, rows: Integers
 
 
 def _length(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
-    """Returns the numbers at some places, and where they end; those that are too long for a length are wrong there."""
+    """Returns the varints at some places, and their ends; wrong ones for varints that are too long for a length."""
     found = buffer[at].astype(np.int64)
     behind = at + 1
     more = np.flatnonzero(found >= 0x80)
@@ -235,7 +231,7 @@ def _length(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
 
 
 def varint_nbytes(word: Words) -> Integers:
-    """Returns how many bytes the numbers in base 128 have that words begin with: 9 where it is more than 8."""
+    """Returns the bytes of the varints that words begin with; 9 for more than 8."""
     ends = ~word & np.uint64(0x8080808080808080)
     lowest = ends & (~ends + np.uint64(1))  # 2 ** (8 * nbytes - 1)
     nbytes: Integers = np.where(ends == 0, 9, (np.log2(np.maximum(lowest, 1)).astype(np.int64) + 1) // 8)
@@ -243,7 +239,7 @@ def varint_nbytes(word: Words) -> Integers:
 
 
 def varints(word: Words, nbytes: Integers) -> Words:
-    """Returns the numbers in base 128, of 1 to 8 bytes, that words begin with."""
+    """Returns the varints, of 1 to 8 bytes, that words begin with."""
     bits = (64 - 8 * nbytes).astype(np.uint64)
     word = word << bits >> bits
     word = (word & np.uint64(0x007F007F007F007F)) | ((word & np.uint64(0x7F007F007F007F00)) >> np.uint64(1))
@@ -252,14 +248,14 @@ def varints(word: Words, nbytes: Integers) -> Words:
     return found
 
 
-# ---- one, as plainly as can be ----
+# ---- one at a time, in plain Python ----
 
 
 def read_example(record: bytes) -> dict[str, FeatureValues]:
     """Returns the features of one record, in their order.
 
     Raises:
-        ValueError: it is no Example.
+        ValueError: it is not an Example.
     """
     found: dict[str, FeatureValues] = {}
     if any(number == _FEATURE_LISTS and isinstance(content, bytes) for number, content in _fields(record)):
@@ -269,7 +265,7 @@ def read_example(record: bytes) -> dict[str, FeatureValues]:
         )
     for features in _messages(record, 1):
         for entry in _messages(features, 1):
-            fields = dict(_fields(entry))  # of a field that comes twice, the last one counts
+            fields = dict(_fields(entry))  # the last one of repeated fields counts
             key, value = fields.get(1, b""), fields.get(2, b"")
             if not isinstance(key, bytes) or not isinstance(value, bytes):
                 raise ValueError("a feature's key or value is a number")
@@ -338,7 +334,7 @@ def _messages(message: bytes, wanted: int) -> Iterator[bytes]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yields the fields of a message: numbers in base 128, and all others as bytes."""
+    """Yields the fields of a message: varints as numbers, all others as bytes."""
     at = 0
     while at < len(message):
         tag, at = _read_varint(message, at)

@@ -1,8 +1,8 @@
-"""What a Parquet file's footer says, by Parquet's own types: those that Spark reads, whoever wrote the file.
+"""Reads Parquet footers by Parquet's own types, which Spark reads, whichever program wrote the file.
 
-Arrow keeps a schema of its own beside Parquet's (`ARROW:schema`), of types that Parquet does not have and Spark never
-sees: views of text, tensors, intervals, lists of a fixed size. Arrow's reader would follow it; here it is put out of
-its sight, and lengths of lists are all that is taken from it.
+Arrow stores its own schema beside Parquet's (`ARROW:schema`), with types that Parquet lacks and Spark never sees:
+string views, tensors, intervals, lists of fixed size. Arrow's reader would apply it; here it is hidden from Arrow, and
+only the lengths of lists are taken from it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ END = 8
 
 _STORED = b"arrow:schema"
 _KEY = re.compile(rb"\x18\x0cARROW:schema(?=\x18)")
-"""The key in thrift's compact form, with a text behind it: a column's name has none there."""
+"""The key in Thrift's compact protocol, with a string behind it, unlike a column's name."""
 
 _NO_ALGORITHM = b"\x8c\0"
 """Field 8 of a footer, `encryption_algorithm`, that names none."""
 
 _COLUMN_KEYS = (re.compile(rb"\x2c(?<=[\x1c\x2c\x3c\x4c\x5c\x6c]\x2c)\x19"), re.compile(rb"\x1c\0\x1c\x19"))
-"""How the key of a column begins (`ENCRYPTION_WITH_COLUMN_KEY`), alone or beside the footer's, as Arrow writes it."""
+"""Beginnings of a column's key (`ENCRYPTION_WITH_COLUMN_KEY`), alone or beside the footer's, as Arrow writes it."""
 
 _PLAIN_END = b"\0\x1c\0\0\x1c\0\0\0"
-"""How a footer ends whose last field is 7, the order of each column, as all writers have it that encrypt nothing."""
+"""End of a footer whose last field is 7, the column orders, as written without encryption."""
 
 _MOST_KEYS, _MOST_PARTS = 1000, 256
-"""Beginnings and parts of a path that are looked at: other bytes are not alike so often, or so long."""
+"""Limits of candidates and of parts of a path to examine: other bytes match neither so often nor for so long."""
 
 _TEXT, _NEXT_TEXT, _LONG = 8, 0x18, 15
-"""Thrift's kind of a text, the field behind another that holds one, and the size of a list that is told behind."""
+"""In Thrift: the type of a string, the header of a following string field, and the size marker of a long list."""
 
 _LONGEST_DECIMAL, _DIGITS = 16, 38
 _ENUM, _DECIMAL = "ENUM", "DECIMAL"
@@ -52,10 +52,10 @@ PLAIN_TYPES: dict[str, Any] = {
 
 
 def read_metadata(footer: pa.Buffer) -> pq.FileMetaData:
-    """Returns what a footer says, without Arrow's own schema.
+    """Returns the metadata of a footer, without Arrow's own schema.
 
     Args:
-        footer: From its first byte to the file's last.
+        footer: From its first byte to the last byte of the file.
 
     Raises:
         pa.ArrowException, OSError, UnicodeDecodeError: Arrow cannot read it.
@@ -64,16 +64,16 @@ def read_metadata(footer: pa.Buffer) -> pq.FileMetaData:
 
 
 def is_encrypted(footer: pa.Buffer, metadata: pq.FileMetaData) -> bool:
-    """Whether some columns are encrypted: Arrow would end the process over what the footer says of them."""
+    """Whether some columns are encrypted: pyarrow ends the process (SIGABRT) over `path_in_schema` of such a column."""
     raw = _without_stored(footer)
-    # Most footers are told by a look at their bytes: to read one again takes twice as long as to read it once.
+    # The last bytes decide it for most footers: parsing one again takes twice as long as parsing it once.
     if not raw.endswith(_PLAIN_END, 0, -END) and _names_algorithm(raw, metadata):
         return True
     return any(pattern.search(raw) for pattern in _COLUMN_KEYS) and _has_column_keys(metadata)
 
 
 def _without_stored(footer: pa.Buffer) -> bytes:
-    """Returns a footer in which Arrow does not find its schema."""
+    """Returns a footer whose key of Arrow's schema is renamed."""
     return _KEY.sub(b"\x18\x0c" + _STORED, footer.to_pybytes(), count=1)
 
 
@@ -82,16 +82,16 @@ def _parsed(footer: bytes) -> pq.FileMetaData:
 
 
 def _names_algorithm(footer: bytes, metadata: pq.FileMetaData) -> bool:
-    """Whether a footer has field 8, in whatever form: then one more before the others, which is empty, adds nothing."""
+    """Whether a footer has field 8 in any form: then prepending an empty field 8 does not change its meaning."""
     step, kind = divmod(footer[0], 16)
-    # A field's number is told by its distance from the one before, or after its kind, twice as large.
+    # Thrift encodes a field's number as the distance from the one before, or as a zigzag varint behind its type.
     first = bytes([kind, 2 * step]) if step else footer[:1]
     fields = _NO_ALGORITHM + first + footer[1:-END]
     return bool(_parsed(fields + len(fields).to_bytes(4, "little") + footer[-4:]).equals(metadata))
 
 
 def _has_column_keys(metadata: pq.FileMetaData) -> bool:
-    """Whether a column chunk has a key of its own, which it may where the footer has no field 8."""
+    """Whether a column chunk has its own key, which is possible without field 8 in the footer."""
     sink = pa.BufferOutputStream()
     metadata.write_metadata_file(sink)
     written = sink.getvalue().to_pybytes()
@@ -100,7 +100,7 @@ def _has_column_keys(metadata: pq.FileMetaData) -> bool:
 
 
 def _is_key(written: bytes, at: int) -> bool:
-    """Whether the rest of a column's key lies there: its path, what is said of the key, and where both structs end."""
+    """Whether the rest of a column's key is there: its path, optional key metadata, and the ends of both structs."""
     try:
         size, kind = divmod(written[at], 16)
         at += 1
@@ -117,7 +117,7 @@ def _is_key(written: bytes, at: int) -> bool:
 
 
 def _parts_end(written: bytes, at: int, size: int) -> int:
-    """Returns where some texts end that lie one after the other.
+    """Returns the end of several strings in sequence.
 
     Raises:
         IndexError: the bytes end before.
@@ -129,7 +129,7 @@ def _parts_end(written: bytes, at: int, size: int) -> int:
 
 
 def _varint(written: bytes, at: int) -> tuple[int, int]:
-    """Returns a whole number, and where it ends.
+    """Returns a varint, and its end.
 
     Raises:
         IndexError: it does not end.
@@ -143,7 +143,7 @@ def _varint(written: bytes, at: int) -> tuple[int, int]:
 
 
 def columns_of(file: pq.ParquetFile) -> pa.Schema:
-    """Returns the columns of a file as Spark has them, with the lengths of lists that Arrow knows."""
+    """Returns the columns of a file with Spark's types, and with the lengths of lists that Arrow stored."""
     schema = file.schema_arrow
     texts = iter([leaf.logical_type.type == _ENUM for leaf in map(file.schema.column, range(len(file.schema.names)))])
     stored = _stored_types(file.metadata)
@@ -152,7 +152,7 @@ def columns_of(file: pq.ParquetFile) -> pa.Schema:
 
 
 def long_decimal(metadata: pq.FileMetaData, columns: frozenset[str]) -> str:
-    """Returns why Arrow cannot read a decimal of some columns: its values take more bytes than they need; or ""."""
+    """Returns why Arrow cannot read decimals of some columns, which take more bytes than needed; "" if it can."""
     for i in range(metadata.num_columns):
         leaf = metadata.schema.column(i)
         is_long = leaf.logical_type.type == _DECIMAL and leaf.length > _LONGEST_DECIMAL and leaf.precision <= _DIGITS
@@ -162,10 +162,10 @@ def long_decimal(metadata: pq.FileMetaData, columns: frozenset[str]) -> str:
 
 
 def _named(kind: pa.DataType, texts: Iterator[bool]) -> pa.DataType:
-    """Returns a type with text in place of the bytes that names of a fixed set are to Arrow.
+    """Returns a type with strings in place of the bytes that Arrow reads for Parquet's ENUM.
 
     Args:
-        texts: Of each physical column, in their order, whether it holds such names.
+        texts: Whether each physical column is an ENUM, in order.
     """
     if pt.is_struct(kind):
         return pa.struct([field.with_type(_named(field.type, texts)) for field in kind])
@@ -177,7 +177,7 @@ def _named(kind: pa.DataType, texts: Iterator[bool]) -> pa.DataType:
 
 
 def _stored_types(metadata: pq.FileMetaData) -> dict[str, pa.DataType]:
-    """Returns the types that Arrow stored, by columns; none where it did not, or what is there is no schema."""
+    """Returns the column types that Arrow stored; none if there is no valid schema."""
     stored = (metadata.metadata or {}).get(_STORED)
     if stored is None:
         return {}
@@ -189,7 +189,7 @@ def _stored_types(metadata: pq.FileMetaData) -> dict[str, pa.DataType]:
 
 
 def _sized(kind: pa.DataType, stored: pa.DataType | None) -> pa.DataType:
-    """Returns a type with the lengths of lists that a stored one has."""
+    """Returns a type with the list lengths of a stored one."""
     if isinstance(stored, pa.BaseExtensionType):
         stored = stored.storage_type
     if stored is None:

@@ -1,7 +1,7 @@
-"""The table of formats whose files trainers read themselves: who reads them, and what they tell of themselves.
+"""The table of formats whose files trainers read themselves.
 
-`driver/plan/planned_formats` has how such files are planned, `driver/source/spark_formats` how Spark reads them. A new
-format is a reader, a plan, a DataFrame and the keys of its own in the configuration: and a line in each of the tables.
+`driver/plan/planned_formats` plans such files, `driver/source/spark_formats` lets Spark read them. A new format needs a
+reader, a plan, a DataFrame and its keys in the configuration, and a line in each of these tables.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sparktf.feed.formats.splits import OpenStorage
 
 
 class NewReader(Protocol):
-    """Makes what reads the splits of a feed."""
+    """Makes a reader of a feed's splits."""
 
     def __call__(
         self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
@@ -27,8 +27,8 @@ class NewReader(Protocol):
         """Opens nothing yet.
 
         Args:
-            sets_aside: What cannot be read is set aside, rather than refused.
-            use_threads: It may be decoded by several threads.
+            sets_aside: Set unreadable rows aside, rather than refuse them.
+            use_threads: Several threads may decode.
         """
 
 
@@ -37,10 +37,10 @@ class Format:
     """A format whose files trainers read themselves.
 
     Attributes:
-        name: How `data.format` calls it.
-        title: How messages call it.
-        new_reader: Makes what reads the splits of its files.
-        has_footers: Whether its files end in footers as Parquet's, which tell rows and statistics of the columns.
+        name: Its name in `data.format`.
+        title: Its name in messages.
+        new_reader: Makes a reader of its files.
+        has_footers: Whether its files have footers like Parquet's, with rows and column statistics.
     """
 
     name: str
@@ -57,5 +57,5 @@ FORMATS: Mapping[str, Format] = MappingProxyType({known.name: known for known in
 
 
 def format_of(spec: FeedSpec) -> Format:
-    """Returns the format of the files that a feed reads: stored plans tell it by what they know of the files' types."""
+    """Returns the format of a feed's files, which stored plans tell by the presence of record types."""
     return TFRECORD if spec.record_types else PARQUET

@@ -28,18 +28,18 @@ _BEYOND = "its INT96 timestamp is beyond what 64 bits count in microseconds"
 
 
 def file_columns(spec: FeedSpec) -> dict[str, str]:
-    """Returns the columns to read from files -> their names there: those of features that are no partition columns."""
+    """Returns the features' columns that are not partition columns -> their names in the files."""
     used = sorted({name for feature in spec.features for name in feature.columns}.difference(spec.partition_columns))
     return {name: spec.renamed.get(name, name) for name in used}
 
 
 def read_columns(spec: FeedSpec) -> frozenset[str]:
-    """Returns the names of all columns to read from files: those of `file_columns`, and what the filter looks at."""
+    """Returns the names in the files of all columns to read: those of `file_columns` and of the filter."""
     return frozenset(file_columns(spec).values()).union(comparison.column for comparison in spec.where)
 
 
 class SplitReader:
-    """Reads splits whole; keeps the files last used open, because blocks come back to a file for each row group."""
+    """Reads whole splits; keeps the last files open, because blocks return to a file for each row group."""
 
     def __init__(
         self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
@@ -47,8 +47,8 @@ class SplitReader:
         """Opens nothing yet.
 
         Args:
-            sets_aside: Row groups that cannot be read are set aside, rather than refused.
-            use_threads: Let Arrow decode columns on all its threads; on few cores that takes them from the other work.
+            sets_aside: Set unreadable row groups aside, rather than refuse them.
+            use_threads: Let Arrow decode columns on all its threads, which takes cores from other work.
         """
         self._spec = spec
         self._open_storage = open_storage
@@ -57,23 +57,12 @@ class SplitReader:
         self._columns = file_columns(spec)
         self._in_file = read_columns(spec)
         self._files: OrderedDict[str, PlannedFile] = OrderedDict()
-        # The values of lists have other names, which depend on who wrote the file.
+        # Not those of lists, whose values have names that depend on the writer.
         texts = (name for f in spec.features if f.is_text and not (f.shape or f.ragged) for name in f.columns)
         self._texts = [self._columns[name] for name in texts if name in self._columns]
 
     def read(self, split: Split, only: Collection[str] | None = None) -> RowGroup:
-        """Returns the row group of a split with the columns that features use.
-
-        Where bad rows are set aside, a damaged row group comes without columns, and says why.
-
-        Args:
-            only: These columns alone.
-
-        Raises:
-            SourceNotFoundError: the file is gone.
-            CorruptFileError: the file cannot be read, or has changed since it was planned.
-            StorageError: the file system failed.
-        """
+        """See `Reader.read`. If bad rows are set aside, a damaged row group has no columns, but a reason."""
         file = self._open(split)
         file.check_shape(split)
         group = RowGroup(
@@ -103,19 +92,19 @@ class SplitReader:
         fields = {name: column_of(found, self._columns[name]) for name in wanted}
         columns = {name: column for name, column in fields.items() if column is not None}
         named = zip(self._spec.partition_columns, self._spec.partition_types, split.partition, strict=True)
-        # A partition column is a column like any other: one value, as often as the row group has rows.
+        # A partition column becomes an ordinary column, with its value in each row.
         columns |= {name: pa.chunked_array([repeated(value, kind, split.selected)]) for name, kind, value in named}
         columns = typed(columns, self._spec.untyped)
         self._check_types(columns, split.path, only)
         return replace(group, columns=columns, refused=self._refused(beyond))
 
     def _refused(self, beyond: Sequence[tuple[int, str]]) -> tuple[tuple[int, str, str], ...]:
-        """Returns rows that are refused, by the names that features have for their columns."""
+        """Returns refused rows, with the features' names of the columns."""
         names = {in_file: name for name, in_file in self._columns.items()}
         return tuple((row, names[in_file], _BEYOND) for row, in_file in beyond if in_file in names)
 
     def close(self) -> None:
-        """Closes the files that are open."""
+        """Closes open files."""
         while self._files:
             self._files.popitem(last=False)[1].close()
 
@@ -131,7 +120,7 @@ class SplitReader:
         return file
 
     def _selected(self, table: pa.Table, split: Split) -> Array | None:
-        """Returns the rows of a row group that the source's filter lets through; None for all."""
+        """Returns the rows of a row group that pass the source's filter; None for all."""
         if split.selected == split.group_rows:
             return None
         changed = CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
@@ -144,12 +133,12 @@ class SplitReader:
         return selected
 
     def _in_file_of(self, columns: Collection[str]) -> list[str]:
-        """Returns what to read for some columns, by the names in the files."""
+        """Returns the names in the files of the columns to read for some columns."""
         found = {self._columns[name] for name in columns if name in self._columns}
         return sorted(found.union(comparison.column for comparison in self._spec.where))
 
     def _check_types(self, columns: dict[str, pa.ChunkedArray], path: str, only: Collection[str] | None) -> None:
-        """A file rewritten with the same sizes and other columns would otherwise fail without its name."""
+        """Checks types, since a file rewritten with equal sizes and other columns would fail later without its name."""
         for feature in self._spec.features:
             for name in feature.columns:
                 if only is not None and name not in only:
@@ -160,6 +149,6 @@ class SplitReader:
 
 
 def _number(metadata: pq.FileMetaData, row_group: int, selected: Array | None, row: int) -> int:
-    """Returns the number in the file of a row of a row group, of which only some may be selected."""
+    """Returns the number in the file of a (selected) row of a row group."""
     before: int = sum(metadata.row_group(i).num_rows for i in range(row_group))
     return before + (row if selected is None else int(selected[row]))

@@ -1,4 +1,4 @@
-"""Opens Parquet files: the footer in one read, and whether the file is still the one that was planned."""
+"""Opens Parquet files, with the footer in one read, and compares them with the plan."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sparktf.sequence import FileStamp
 from sparktf.storage.base import FileEntry, Storage
 
 _READ_BYTES = 256 << 10
-"""Bytes of a local file read at a time: they are decoded while they are in the caches."""
+"""Bytes of a local file read at a time, decoded while they are in the caches."""
 
 _TAIL_BYTES = 64 << 10
-"""Read from a file's end at first: most footers are in it."""
+"""Bytes read from a file's end at first: most footers fit into them."""
 
 _MAGIC, _ENCRYPTED_MAGIC = b"PAR1", b"PARE"
 
@@ -34,21 +34,21 @@ _SPARK_MAY = (
     "LIST-annotated groups",
     "cannot be applied to group",
 )
-"""What Arrow says of schemas that it does not take, and Spark does."""
+"""Arrow's messages over schemas that Spark accepts."""
 
 _BELIEVED_ROWS = 1 << 24
-"""Rows of a row group that are told from its pages when it is read: more would take too much memory before."""
+"""Row counts up to this are compared with the pages when these are read; a larger, wrong one would exhaust memory."""
 
 _ALL_MEMORY = 1 << 46
-"""Bytes that nobody has: who asks for more believes a damaged file."""
+"""An allocation beyond this can only come from a damaged file."""
 
 
 @contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Turns what Arrow raises over a file's content into a `CorruptFileError` that names the file.
+    """Turns Arrow's errors over a file's content into a `CorruptFileError` that names the file.
 
     Raises:
-        CorruptFileError: the content is no Parquet, a damaged one, or one that Arrow does not read.
+        CorruptFileError: the file is not Parquet, is damaged, or cannot be read by Arrow.
         StorageError: the file system failed.
     """
     try:
@@ -62,7 +62,7 @@ def reading(path: str) -> Iterator[None]:
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, pa.ArrowMemoryError) and _asked_for(error) < _ALL_MEMORY:
             raise
-        # The system's own errors have a number; Arrow's "IOError" over damaged content has none.
+        # Errors of the system have an errno; Arrow's "IOError" over damaged content has none.
         if isinstance(error, OSError) and error.errno is not None:
             raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -72,12 +72,12 @@ def reading(path: str) -> Iterator[None]:
 
 
 def _asked_for(error: pa.ArrowMemoryError) -> int:
-    """Returns how many bytes there was no room for."""
+    """Returns the number of bytes that could not be allocated."""
     return max(map(int, re.findall(r"\d+", str(error))), default=0)
 
 
 def sparks_file(path: str, reason: str) -> CorruptFileError:
-    """Returns the error over a file that Arrow does not read, and Spark may."""
+    """Returns the error for a file that Arrow cannot read, but Spark may."""
     error = CorruptFileError(f"{path} cannot be read by trainers: {reason}")
     error.may_be_sparks = True
     return error
@@ -85,13 +85,7 @@ def sparks_file(path: str, reason: str) -> CorruptFileError:
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """An open file of which the footer has been read.
-
-    Attributes:
-        metadata: The footer.
-        footer: Its CRC-32.
-        is_encrypted: Whether some of its columns are.
-    """
+    """An open file, with its footer and the footer's CRC-32; some of its columns may be encrypted."""
 
     path: str
     metadata: pq.FileMetaData
@@ -103,7 +97,7 @@ class OpenFile:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether all that was read is of the file that was opened, whatever has become of its path since."""
+        """Whether all data come from the file that was opened, even if its path was replaced since."""
         return bool(getattr(self._stream, "is_pinned", False))
 
     def close(self) -> None:
@@ -111,10 +105,10 @@ class OpenFile:
         self._source.close()
 
     def parquet(self, **options: Any) -> pq.ParquetFile:
-        """Returns the file as Arrow reads it, which closes it; `options` go to `pyarrow.parquet.ParquetFile`.
+        """Returns a `pyarrow.parquet.ParquetFile` with some options, which owns and closes the file.
 
         Raises:
-            CorruptFileError: the footer does not fit together, or columns are encrypted.
+            CorruptFileError: the footer is inconsistent, or columns are encrypted.
         """
         with reading(self.path), _closed_on_error(self._source):
             if self.is_encrypted:
@@ -165,8 +159,8 @@ def leaf_columns(metadata: pq.FileMetaData, columns: frozenset[str]) -> list[int
     """
     if not metadata.num_row_groups:
         return []
-    # Not of `metadata.schema`: the two would hold each other, and the footer of each file would stay in memory until
-    # Python looks for such rings. Of 10,000 files with 100 row groups that was 4 GB.
+    # Not from `metadata.schema`: the two reference each other, and would stay in memory until Python's garbage
+    # collector runs. For 10,000 files with 100 row groups that was 4 GB.
     group = metadata.row_group(0)
     paths = (group.column(i).path_in_schema for i in range(metadata.num_columns))
     heads = {head for name in columns for head in prefixes(name)}
@@ -174,10 +168,10 @@ def leaf_columns(metadata: pq.FileMetaData, columns: frozenset[str]) -> list[int
 
 
 def check_rows(table: pa.Table, path: str, row_group: int, metadata: pq.FileMetaData) -> None:
-    """Checks that a row group has as many rows as the footer says.
+    """Checks that a row group has the number of rows in the footer.
 
     Raises:
-        CorruptFileError: it has not.
+        CorruptFileError: it has another number.
     """
     told = metadata.row_group(row_group).num_rows
     found = next((len(column) for column in table.columns if len(column) != told), told)
@@ -187,10 +181,10 @@ def check_rows(table: pa.Table, path: str, row_group: int, metadata: pq.FileMeta
 
 
 def rows_told(path: str, group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
-    """Returns how many rows the footer says that a row group has.
+    """Returns the number of rows of a row group in the footer.
 
     Raises:
-        CorruptFileError: nobody has so many.
+        CorruptFileError: the number is impossible.
     """
     rows = int(group.num_rows)
     if 0 <= rows < _BELIEVED_ROWS:
@@ -203,16 +197,12 @@ def rows_told(path: str, group: pq.RowGroupMetaData, leaves: Sequence[int]) -> i
 
 
 def group_nbytes(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
-    """Returns the bytes of some physical columns of a row group as they lie in the file."""
+    """Returns the stored bytes of some physical columns of a row group."""
     return sum(group.column(i).total_compressed_size for i in leaves)
 
 
 class GroupExtent(NamedTuple):
-    """Some physical columns of a row group, as they lie in the file.
-
-    Attributes:
-        start: Where the first of them starts; `stop` is where the last one ends.
-    """
+    """The stored bytes of some physical columns of a row group, and the range in the file that has them."""
 
     nbytes: int
     start: int
@@ -220,12 +210,12 @@ class GroupExtent(NamedTuple):
 
 
 def group_extent(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> GroupExtent:
-    """Returns what some physical columns take; each is asked for once, since there may be millions of them."""
+    """Returns the extent of some physical columns; asks for each once, since there may be millions."""
     nbytes, start, stop = 0, -1, 0
     for leaf in leaves:
         chunk = group.column(leaf)
         size, first, dictionary = chunk.total_compressed_size, chunk.data_page_offset, chunk.dictionary_page_offset
-        # Compared here: min() and max() would take as long as all the rest.
+        # Compared inline: min() and max() would take as long as the rest.
         if dictionary and dictionary < first:
             first = dictionary
         if first < start or start < 0:
@@ -237,10 +227,10 @@ def group_extent(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> GroupExte
 
 
 def differences(planned: FileStamp, found: FileEntry, footer: int | None = None) -> str:
-    """Returns what of a file is not as it was planned, for a message; "" where it is the same file.
+    """Describes how a file differs from the planned one; "" if it is the same.
 
     Args:
-        footer: CRC-32 of the footer that has been read; None where it has been compared before.
+        footer: CRC-32 of the footer; None if it was compared before.
     """
     changed = []
     if found.nbytes != planned.nbytes:
@@ -248,7 +238,7 @@ def differences(planned: FileStamp, found: FileEntry, footer: int | None = None)
     if found.modified_ms != planned.modified_ms:
         changed.append(f"it was modified at {_time(planned.modified_ms)}, and again at {_time(found.modified_ms)}")
     if footer is not None and footer != planned.footer:
-        changed.append("its footer is another one")
+        changed.append("its footer has changed")
     return ", ".join(changed)
 
 
@@ -258,20 +248,20 @@ def _time(milliseconds: int) -> str:
 
 
 def _source(stream: BinaryIO) -> tuple[pa.NativeFile, bool]:
-    """Returns what Arrow reads best, and whether its reads should be put together into few large ones."""
+    """Returns Arrow's best source for a stream, and whether to merge its reads into few large ones."""
     name = getattr(stream, "name", None)
     if not (isinstance(stream, io.BufferedReader) and isinstance(name, str)):
         return pa.PythonFile(stream, mode="r"), True
-    # Arrow reads a local file without the interpreter's lock: as fast as a memory map, which would end the process with
-    # SIGBUS if someone cut the file short.
+    # Arrow reads a local file without the GIL, as fast as a memory map, which would end the process with SIGBUS if
+    # somebody truncated the file.
     with stream:
         return pa.OSFile(name), False
 
 
 def _read_footer(source: pa.NativeFile) -> pa.Buffer:
-    """Returns the end of a file from the footer on; of what is no Parquet file, something that Arrow refuses as such.
+    """Returns the end of a file from the footer on; for another kind of file, bytes that Arrow refuses.
 
-    As Arrow does, but once: it would keep nothing of which a checksum could be made.
+    Arrow does the same, but does not give the bytes away, of which a checksum is needed.
     """
     nbytes = source.size()
     tail = _read_tail(source, nbytes, _TAIL_BYTES)

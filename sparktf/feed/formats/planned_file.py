@@ -1,4 +1,4 @@
-"""A Parquet file that a plan names, as a reader keeps it open: the very file that was planned, or an error."""
+"""A planned Parquet file that a reader keeps open: exactly the file that was planned, or an error."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _DELTAS = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
 
 _INT96 = "INT96"
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_800_000_000
-"""From the year 1 to the year 10000."""
+"""The years 1 to 9999."""
 
 
 _Times = tuple[pa.Array, Array]
-"""Times, and the row of each."""
+"""Timestamps, and the row of each."""
 
 
 def _times(column: pa.ChunkedArray) -> list[_Times]:
-    """Returns the times of a column, or of what is within its structs and lists."""
+    """Returns the timestamps of a column, also within structs and lists."""
     return list(_times_within(column.combine_chunks(), np.arange(len(column))))
 
 
@@ -57,7 +57,7 @@ def _counts(times: pa.Array) -> Array:
 
 
 def _apart(micros: pa.ChunkedArray, millis: pa.ChunkedArray) -> Iterator[int]:
-    """Yields the rows in which times are not the same as microseconds and as milliseconds."""
+    """Yields the rows whose timestamps differ between microseconds and milliseconds."""
     found: set[int] = set()
     for (fine, rows), (coarse, _) in zip(_times(micros), _times(millis), strict=True):
         found.update(rows[abs(_counts(fine) // 1000 - _counts(coarse)) > 1].tolist())
@@ -79,13 +79,13 @@ class PlannedFile:
         """Opens the file.
 
         Args:
-            split: Any of the file's.
-            columns: What to read, by the names in the file.
-            texts: Those of them that may come dictionary-encoded.
+            split: Any split of the file.
+            columns: Columns to read, by their names in the file.
+            texts: Columns among them that may be read as dictionaries.
 
         Raises:
             SourceNotFoundError: it is gone.
-            CorruptFileError: it is no Parquet file, or another one than was planned.
+            CorruptFileError: it is not Parquet, or not the planned file.
             StorageError: the file system failed.
         """
         self._storage = storage
@@ -93,7 +93,7 @@ class PlannedFile:
         try:
             self._file = open_file(storage, split.path)
             self.metadata = self._file.metadata
-            # Asked after it was opened: what has taken its place before that is seen.
+            # Checked after opening, so that a replacement before that is noticed.
             self._check_stamp(split, self._file.footer)
         except StorageNotFoundError as error:
             raise SourceNotFoundError(f"{split.path} is gone since it was planned") from error
@@ -106,10 +106,10 @@ class PlannedFile:
         self._readers: dict[tuple[str, ...], pq.ParquetFile] = {}
 
     def check_shape(self, split: Split) -> None:
-        """Checks that a row group has as many rows and bytes as were planned.
+        """Checks that a row group has the planned rows and bytes.
 
         Raises:
-            CorruptFileError: it has not.
+            CorruptFileError: it has others.
         """
         if split.row_group < self.metadata.num_row_groups:
             group = self.metadata.row_group(split.row_group)
@@ -118,10 +118,10 @@ class PlannedFile:
         raise CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
 
     def read(self, row_group: int, *, use_threads: bool, columns: Sequence[str] | None = None) -> pa.Table:
-        """Returns the columns of a row group; `check_read` says whether they are what was planned.
+        """Returns the columns of a row group; call `check_read` afterwards.
 
         Args:
-            columns: These alone, of those to read.
+            columns: Only these of the columns to read.
 
         Raises:
             CorruptFileError: it is damaged.
@@ -130,24 +130,23 @@ class PlannedFile:
         with reading(self._file.path):
             reader = self._reader(self._dictionaries(row_group))
             chosen = list(self._columns if columns is None else columns)
-            # Structs without a value, of which fields are asked for.
+            # Structs without a value, whose fields are wanted.
             chosen += [path for path in self._paths if any(name.startswith(f"{path}.") for name in chosen)]
             table = reader.read_row_group(row_group, columns=chosen, use_threads=use_threads)
         check_rows(table, self._file.path, row_group, self.metadata)
         return table
 
     def beyond(self, row_group: int, table: pa.Table) -> list[tuple[int, str]]:
-        """Returns the rows, with the column, whose INT96 timestamps 64 bits do not count in microseconds: Arrow gives
-        others in their place.
+        """Returns rows and columns whose INT96 timestamps overflow microseconds in 64 bits: Arrow wraps them silently.
 
         Args:
-            table: What was read of the row group.
+            table: The row group as it was read.
 
         Raises:
             CorruptFileError: it is damaged.
             StorageError: the file system failed.
         """
-        # What is given in their place is hardly ever of our days, and never all of it.
+        # Wrapped timestamps hardly ever fall into plausible years, and never all of them.
         there = _columns_by_name(table)
         times = {name: column for name in self._int96 if (column := column_of(there, name)) is not None}
         odd = [name for name, column in times.items() if _has_odd_years(column)]
@@ -162,20 +161,20 @@ class PlannedFile:
         return found
 
     def check_read(self, split: Split) -> None:
-        """Checks that what was read is of the file that was opened, and that nobody has written over this.
+        """Checks that the data come from the file that was opened, and that it was not overwritten.
 
         Raises:
-            CorruptFileError: it may be of another one.
+            CorruptFileError: they may come from another file.
             StorageError: the file system failed.
         """
         if not self._file.is_pinned:
-            # What was opened is read to its end, even where someone has deleted it since.
+            # An open file can be read to its end even if it was deleted.
             with suppress(StorageNotFoundError):
                 self._check_stamp(split)
 
     def close(self) -> None:
         """Closes the file."""
-        # Nothing was written, and what a read had to say it has said.
+        # Nothing was written, and reads have raised their own errors.
         with suppress(OSError):
             self._file.close()
 
@@ -192,7 +191,7 @@ class PlannedFile:
         """
         group = self.metadata.row_group(row_group)
         texts = ((name, group.column(leaf)) for name, leaf in self._texts.items())
-        # A column without a value is of another type.
+        # A column without a value has another type.
         return tuple(name for name, c in texts if c.physical_type in _BYTES and _DELTAS.isdisjoint(c.encodings))
 
     def _check_stamp(self, split: Split, footer: int | None = None) -> None:

@@ -1,4 +1,4 @@
-"""TFRecord files: records of bytes, each between its length and checksums of both, all of it compressed or not.
+"""TFRecord files, compressed or not: records of bytes, each with its length and checksums of both.
 
 uint64 length, uint32 masked CRC-32C of the length, the bytes, uint32 masked CRC-32C of these; all little-endian
 (tensorflow/core/lib/io/record_writer.h)
@@ -22,7 +22,7 @@ from sparktf.sequence import Integers
 from sparktf.storage.base import Storage
 
 HEAD, TAIL = 12, 4
-"""Bytes before a record, and behind it."""
+"""Bytes before and after a record."""
 _GZIP = b"\x1f\x8b\x08"
 _MASK_DELTA = 0xA282EAD8
 _LONGEST = 1 << 31
@@ -42,12 +42,7 @@ class Records(NamedTuple):
 
 
 class RecordGroup(NamedTuple):
-    """Records of a file that are read together.
-
-    Attributes:
-        start: Where they start in the file.
-        nbytes: As they lie there.
-    """
+    """Records of a file that are read together: their start in the file, stored bytes, and number."""
 
     start: int
     nbytes: int
@@ -55,11 +50,11 @@ class RecordGroup(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Whole records of a file, and what lies between them.
+    """Whole records of a file with their headers.
 
     Attributes:
-        start: Where they start in the file, as it is decompressed.
-        starts: Where the bytes of each record start in the content; `stops` is where they end.
+        start: Their start in the decompressed file.
+        starts: Start of each record's bytes in the content; `stops` are their ends.
     """
 
     start: int
@@ -69,15 +64,15 @@ class _Chunk(NamedTuple):
 
 
 def masked(checksums: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Returns CRC-32C as TFRecord files have them (tensorflow/core/lib/hash/crc32c.h)."""
+    """Returns masked CRC-32C, as in TFRecord files (tensorflow/core/lib/hash/crc32c.h)."""
     return (checksums >> np.uint32(15) | checksums << np.uint32(17)) + np.uint32(_MASK_DELTA)
 
 
 def group_records(storage: Storage, path: str, nbytes: int) -> list[RecordGroup]:
-    """Returns the records of a file in groups of about so many bytes; reads all of it. A compressed file is one group.
+    """Reads a whole file, and returns its records in groups of about `nbytes`. A compressed file is one group.
 
     Raises:
-        CorruptFileError: it is no TFRecord file, or breaks off.
+        CorruptFileError: it is not a TFRecord file, or is truncated.
         StorageError: the file system failed.
     """
     with storage.open(path) as stream:
@@ -90,7 +85,7 @@ def group_records(storage: Storage, path: str, nbytes: int) -> list[RecordGroup]
 
 
 def stream_records(storage: Storage, path: str, nbytes: int) -> Iterator[Records]:
-    """Yields the records of a file, about so many bytes at a time. Raises what `read_records` does."""
+    """Yields the records of a file, about `nbytes` at a time; raises what `read_records` does."""
     with storage.open(path) as stream:
         source = GzipFile(fileobj=stream) if _is_compressed(stream, path) else stream
         for chunk in _chunks(source, path, nbytes):
@@ -98,10 +93,10 @@ def stream_records(storage: Storage, path: str, nbytes: int) -> Iterator[Records
 
 
 def read_records(storage: Storage, path: str, start: int, nbytes: int) -> Records:
-    """Reads a group of records, as `group_records` has found it.
+    """Reads a group of records found by `group_records`.
 
     Raises:
-        CorruptFileError: a checksum is wrong, or the file breaks off.
+        CorruptFileError: a checksum is wrong, or the file is truncated.
         StorageError: the file system failed.
     """
     with storage.open(path) as stream:
@@ -115,9 +110,9 @@ def read_records(storage: Storage, path: str, start: int, nbytes: int) -> Record
 
 
 def _checked(buffer: Bytes, starts: Integers, stops: Integers, path: str, offset: int) -> Records:
-    """Returns records whose bytes have the checksums that stand behind them; they lie in a padded buffer."""
+    """Checks the checksums of records in a padded buffer, and returns them."""
     view = buffer.data[PADDING:]
-    # One call a record: the processor's own instruction takes less time over its bytes than the call does.
+    # One call for each record: the CPU's CRC instruction takes less time than the call.
     found = [crc32c(view[first:last]) for first, last in zip(starts.tolist(), stops.tolist(), strict=True)]
     wrong = masked(np.array(found, np.uint32)) != halves_at(buffer, stops + PADDING)
     if wrong.any():
@@ -127,7 +122,7 @@ def _checked(buffer: Bytes, starts: Integers, stops: Integers, path: str, offset
 
 
 def _read_padded(stream: BinaryIO, nbytes: int) -> Bytes:
-    """Returns the next bytes, as many as there are, as `padded` does, without another copy."""
+    """Reads up to `nbytes` into a padded buffer, without another copy."""
     buffer = np.empty(nbytes + 2 * PADDING, np.uint8)
     view = buffer.data[PADDING : PADDING + nbytes]
     done = 0
@@ -139,7 +134,7 @@ def _read_padded(stream: BinaryIO, nbytes: int) -> Bytes:
 
 
 def count_records(storage: Storage, path: str, nbytes: int) -> int:
-    """Returns how many records lie in the first bytes of a plain file. Raises what `read_records` does."""
+    """Returns the number of records in the first bytes of a plain file; raises what `read_records` does."""
     if not nbytes:
         return 0
     with storage.open(path) as stream:
@@ -147,7 +142,7 @@ def count_records(storage: Storage, path: str, nbytes: int) -> int:
 
 
 def first_records(storage: Storage, path: str, count: int) -> list[bytes]:
-    """Returns the first records of a file; little more is read. Raises what `read_records` does."""
+    """Returns the first records of a file, reading little more; raises what `read_records` does."""
     found: list[bytes] = []
     with storage.open(path) as stream:
         source = GzipFile(fileobj=stream) if _is_compressed(stream, path) else stream
@@ -165,7 +160,7 @@ def first_records(storage: Storage, path: str, count: int) -> list[bytes]:
 
 
 def _chunks(stream: BinaryIO | GzipFile, path: str, nbytes: int) -> Iterator[_Chunk]:
-    """Yields whole records, about so many bytes at a time, while a file is read once."""
+    """Yields whole records, about `nbytes` at a time, reading a file once."""
     start, rest, wanted = 0, b"", nbytes
     while content := rest + _read(stream, wanted - len(rest), path):
         starts, stops = _bounds(np.frombuffer(content, np.uint8), path, start, breaks_off=len(content) == wanted)
@@ -181,18 +176,18 @@ def _chunks(stream: BinaryIO | GzipFile, path: str, nbytes: int) -> Iterator[_Ch
 
 
 def _bounds(buffer: Bytes, path: str, offset: int, *, breaks_off: bool = False) -> tuple[Integers, Integers]:
-    """Returns where the records in some bytes start, and where they end; checks the checksums of the lengths.
+    """Returns the starts and ends of the records in some bytes; checks the checksums of the lengths.
 
     Args:
-        offset: Of the bytes in the file, for messages.
-        breaks_off: The last record may not be whole; it is left out.
+        offset: Offset of the bytes in the file, for messages.
+        breaks_off: Leave out a last record that is not whole.
     """
     content, size = buffer.data, len(buffer)
     found: list[Integers] = []
     single: list[int] = []
     at, last, alike, run = 0, -1, 0, _RUNS[0]
-    # Where a record starts, the length of the one before tells: this loop goes from one to the next, and nothing else
-    # does. Where several are of one length, it looks whether many are.
+    # The start of a record follows from the length of the one before, so this loop is sequential. After several equal
+    # lengths it tests whether many more are equal, all at once.
     while at + HEAD <= size:
         (length,) = _length_of(content, at)
         if at + HEAD + length + TAIL > size:
@@ -209,7 +204,7 @@ def _bounds(buffer: Bytes, path: str, offset: int, *, breaks_off: bool = False) 
             count = most if same.all() else int(np.argmin(same))
             found += [np.array(single, np.int64), places[:count]]
             single, at = [], at + stride * count
-            # A look that goes beyond the last that is alike costs as much as reading their lengths one by one.
+            # Testing beyond the last equal length costs as much as reading the lengths one by one.
             alike, run = (alike, min(2 * run, _RUNS[1])) if count == run else (0, _RUNS[0])
     starts = np.concatenate([*found, np.array(single, np.int64)]) + HEAD
     lengths = words_at(buffer, starts - HEAD).astype(np.int64) if len(starts) else starts
@@ -222,7 +217,7 @@ def _bounds(buffer: Bytes, path: str, offset: int, *, breaks_off: bool = False) 
 
 
 def _check_lengths(buffer: Bytes, starts: Integers, lengths: Integers, path: str, offset: int) -> None:
-    """Compares the checksums of lengths; there are few different ones."""
+    """Checks the checksums of lengths, of which few are different."""
     if not len(starts):
         return
     if (lengths == lengths[0]).all():
@@ -242,7 +237,7 @@ def _is_checked(content: bytes | memoryview, checksum: bytes) -> bool:
 
 
 def _is_compressed(stream: BinaryIO, path: str) -> bool:
-    """Whether a file is compressed, by its content: its name need not tell. Leaves the stream at its start."""
+    """Whether a file is compressed, by its content, not its name. Leaves the stream at its start."""
     head = _read(stream, HEAD, path)
     stream.seek(0)
     return not _is_checked(head[:8], head[8:]) and head.startswith(_GZIP)
@@ -253,7 +248,7 @@ def _decompressed(stream: BinaryIO, path: str) -> bytes:
 
 
 def _read(stream: BinaryIO | GzipFile, nbytes: int, path: str) -> bytes:
-    """Reads so many bytes, or all; fewer only where there are no more."""
+    """Reads `nbytes`, or all if that is negative; fewer only at the end of the file."""
     parts, left = [], nbytes
     try:
         while left and (part := stream.read(left)):

@@ -1,4 +1,4 @@
-"""Reads groups of records of TFRecord files into columns."""
+"""Reads groups of TFRecord records into columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sparktf.storage.base import Storage
 
 
 class RecordReader:
-    """Reads splits whole. The row group of a split is where its records start in the file."""
+    """Reads whole splits. The `row_group` of a split is the offset of its records in the file."""
 
     def __init__(
         self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
@@ -29,8 +29,8 @@ class RecordReader:
         """Opens nothing yet.
 
         Args:
-            sets_aside: Records that cannot be read are set aside, rather than refused.
-            use_threads: Makes no difference: records are decoded in the thread that reads them.
+            sets_aside: Set unreadable records aside, rather than refuse them.
+            use_threads: Ignored: records are decoded in the reading thread.
         """
         del use_threads
         self._spec = spec
@@ -46,7 +46,7 @@ class RecordReader:
         """See `sparktf.feed.formats.split_sequence.Reader`.
 
         Raises:
-            BadValueError: a record is no Example, or a feature no value of its column, and nothing is set aside.
+            BadValueError: a record is not an Example, or a feature does not fit its column, and none is set aside.
         """
         storage, spec = self._open_storage(split.path), self._spec
         number = partial(_number, storage, split)
@@ -78,7 +78,7 @@ class RecordReader:
         return replace(group, columns=columns, refused=tuple(refused))
 
     def close(self) -> None:
-        """Keeps nothing open."""
+        """Does nothing: no file is kept open."""
 
     def _check_stamp(self, storage: Storage, split: Split) -> None:
         try:
@@ -90,5 +90,5 @@ class RecordReader:
 
 
 def _number(storage: Storage, split: Split, row: int) -> int:
-    """Returns the number in the file of a row of a split; counts those before, since no file says it."""
+    """Returns the number in the file of a row of a split, by counting the records before it."""
     return count_records(storage, split.path, split.row_group) + row

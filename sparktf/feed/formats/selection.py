@@ -1,4 +1,4 @@
-"""Which rows of a row group pass a filter: as Spark decides it, over Arrow's columns."""
+"""Filters of rows: decides over Arrow's columns as Spark does."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def selected_rows(table: pa.Table, where: Sequence[Condition]) -> Array:
     """Returns the rows that pass all comparisons, sorted: int64 [n].
 
     Args:
-        table: The columns that are compared, by their names in the files, and perhaps others.
+        table: The compared columns, by their names in the files, and perhaps others.
 
     Raises:
-        KeyError: a column is not there.
-        pyarrow.ArrowException: one cannot be compared with its constants.
+        KeyError: a column is missing.
+        pyarrow.ArrowException: a column cannot be compared with its constants.
     """
     passed = np.ones(table.num_rows, np.bool_)
     for comparison in where:
@@ -43,7 +43,6 @@ def selected_rows(table: pa.Table, where: Sequence[Condition]) -> Array:
 
 
 def _holds(column: pa.ChunkedArray, comparison: Condition) -> Array:
-    """Returns bool [rows]."""
     if comparison.op is Op.NULL:
         return _to_bool(pc.is_null(column))
     if comparison.op is Op.NOT_NULL:
@@ -55,18 +54,18 @@ def _holds(column: pa.ChunkedArray, comparison: Condition) -> Array:
         (value,) = comparison.values
         holds = _COMPARE[comparison.op](values, pa.scalar(value, values.type))
         if pt.is_floating(values.type) and comparison.op in _NAN_IS_GREATER:
-            # To Spark, NaN is greater than any other number; to Arrow, it compares with none.
+            # In Spark NaN is greater than any other number; in Arrow all comparisons with it are false.
             holds = pc.or_(holds, pc.is_nan(values))
     return _to_bool(pc.fill_null(holds, False))
 
 
 def _comparable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns values as the constants are: timestamps as whole microseconds, dates as days."""
+    """Returns values in the form of the constants: timestamps as whole microseconds, dates as days."""
     kind = column.type
     if pt.is_dictionary(kind):
         return column.cast(kind.value_type)
     if pt.is_timestamp(kind):
-        # Seconds and milliseconds that microseconds cannot count are refused.
+        # The cast refuses seconds and milliseconds beyond the range of microseconds.
         return in_micros(column).cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
     if pt.is_date(kind):
         return column.cast(pa.date32()).cast(pa.int32())
@@ -79,10 +78,10 @@ def _to_bool(holds: pa.ChunkedArray) -> Array:
 
 
 def decided_rows(group: pq.RowGroupMetaData, leaves: Mapping[str, int], where: Sequence[Condition]) -> int | None:
-    """Returns how many rows of a row group pass, where its statistics say it: none, or all; else None.
+    """Returns the number of rows that pass if the statistics decide it (none or all); else None.
 
     Args:
-        leaves: Column -> its position among the physical columns, of those whose statistics can be relied on.
+        leaves: Column -> its position among the physical columns, for columns with reliable statistics.
     """
     verdicts = [_verdict(group, leaves, comparison) for comparison in where]
     if any(verdict is False for verdict in verdicts):
@@ -91,7 +90,7 @@ def decided_rows(group: pq.RowGroupMetaData, leaves: Mapping[str, int], where: S
 
 
 def _verdict(group: pq.RowGroupMetaData, leaves: Mapping[str, int], comparison: Condition) -> bool | None:
-    """Returns whether all rows pass, none does (False), or it is not known."""
+    """Returns True if all rows pass, False if none does, None if that is unknown."""
     leaf = leaves.get(comparison.column)
     statistics = None if leaf is None else group.column(leaf).statistics
     if statistics is None or not statistics.has_null_count:
@@ -109,7 +108,7 @@ def _verdict(group: pq.RowGroupMetaData, leaves: Mapping[str, int], comparison: 
 
 
 def _between(comparison: Condition, low: Any, high: Any) -> bool | None:
-    """Returns what is known of values of which the least and the greatest are given."""
+    """Returns the verdict (see `_verdict`) for values between a least and a greatest one."""
     values, op = comparison.values, comparison.op
     if op in (Op.IN, Op.EQ, Op.NE):
         every, none = low == high and low in values, all(value < low or value > high for value in values)

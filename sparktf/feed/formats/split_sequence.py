@@ -1,4 +1,4 @@
-"""Splits that are read one after the other."""
+"""Reading of splits in sequence."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sparktf.sequence import Split
 
 
 class Reader(Protocol):
-    """Reads splits of files of one format; one thread's."""
+    """Reads splits of files of one format; used by one thread."""
 
     def read(self, split: Split, only: Collection[str] | None = None) -> RowGroup:
         """Returns the rows of a split.
 
         Args:
-            only: These columns alone. Default: all that features use.
+            only: Columns to read. Default: all that features use.
 
         Raises:
             SourceNotFoundError: the file is gone.
@@ -27,30 +27,27 @@ class Reader(Protocol):
         """
 
     def close(self) -> None:
-        """Closes what it keeps open."""
+        """Closes open files."""
 
 
 class SplitSequence:
-    """Reads splits one after the other; from a storage that is not this machine's, the next one beside each.
-
-    Two readers take turns, so that one waits for the storage while the other decodes.
-    """
+    """Reads splits in sequence; from a remote storage, two readers alternate: one waits while the other decodes."""
 
     def __init__(self, new_reader: Callable[[], Reader], *, is_remote: bool) -> None:
         """Reads nothing yet."""
         self._splits: deque[Split] = deque()
         self._readers = [new_reader() for _ in range(2 if is_remote else 1)]
-        # A reader is one thread's: it keeps files open, and these have one position each.
+        # Each reader has its own thread: it keeps files open, and these have one position each.
         self._threads = [ThreadPoolExecutor(1, thread_name_prefix="read") for _ in self._readers if is_remote]
         self._ahead: deque[Future[RowGroup]] = deque()
         self._submitted = 0
 
     def add(self, splits: Iterable[Split]) -> None:
-        """Has more splits read, after all others."""
+        """Appends splits to read."""
         self._splits.extend(splits)
 
     def read(self, count: int) -> list[RowGroup]:
-        """Returns the next row groups, of splits that were added; raises what `Reader.read` does."""
+        """Returns the next row groups; raises what `Reader.read` does."""
         return [self._read_next() for _ in range(count)]
 
     def _read_next(self) -> RowGroup:
@@ -63,7 +60,7 @@ class SplitSequence:
         return self._ahead.popleft().result()
 
     def close(self) -> None:
-        """Closes the files; a read that is under way comes to its end first."""
+        """Closes the files, after a read in progress has ended."""
         for thread in self._threads:
             thread.shutdown(cancel_futures=True)
         for reader in self._readers:

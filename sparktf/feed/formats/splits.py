@@ -1,4 +1,4 @@
-"""What a split is, whatever format its file has: which of its rows a stream has, and its partition's columns."""
+"""Splits of any format: the rows of a stream, and the partition's columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparktf.sequence import Draw, Keep, PartitionValue, Split, generator
 from sparktf.storage.base import Storage
 
 OpenStorage = Callable[[str], Storage]
-"""Path -> the storage it lies in; asked for each file, so that renewed credentials are used."""
+"""Path -> its storage; called for each file, so that renewed credentials are used."""
 
 PARTITION_TYPES = {
     "int": pa.int32(),
@@ -34,7 +34,7 @@ def partition_type(kind: str) -> pa.DataType:
     """Returns the Arrow type of a partition column of a Spark type.
 
     Raises:
-        KeyError: partition columns cannot be of that type.
+        KeyError: partition columns cannot have that type.
     """
     if decimal := _DECIMAL.fullmatch(kind):
         return pa.decimal128(int(decimal[1]), 0)
@@ -42,7 +42,7 @@ def partition_type(kind: str) -> pa.DataType:
 
 
 def repeated(value: PartitionValue, kind: str, rows: int) -> pa.Array:
-    """Returns a partition value as a column [rows] of the Arrow type that stands for its Spark type.
+    """Returns a partition value as a column [rows] of its Arrow type.
 
     Args:
         kind: One of `FeedSpec.partition_types`; dates are in ISO format, decimals text, timestamps microseconds.
@@ -52,13 +52,13 @@ def repeated(value: PartitionValue, kind: str, rows: int) -> pa.Array:
 
 
 def held_out_rows(split: Split, seed: int) -> Array:
-    """Returns which of a row group's selected rows the validation fraction draws, sorted: int64 [split.held_out]."""
+    """Returns the selected rows of a row group that the validation fraction draws, sorted: int64 [split.held_out]."""
     draw = generator(Draw.HELD_OUT, seed, split.file, split.row_group)
     return np.sort(draw.choice(split.selected, split.held_out, replace=False, shuffle=False))
 
 
 def kept_rows(split: Split, seed: int) -> Array | None:
-    """Returns which of a row group's selected rows are in the split's stream, sorted: int64 [split.rows], None: all."""
+    """Returns the selected rows of a row group in the split's stream, sorted: int64 [split.rows]; None for all."""
     if split.keep is Keep.ALL:
         return None
     held_out = held_out_rows(split, seed)

@@ -1,4 +1,4 @@
-"""The charts of a run's page, each from what the run has stored; None where there is nothing to draw."""
+"""The charts of a run's page, each from stored data; None if there is nothing to draw."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _ROWS = 12
-"""So many bars a chart has at most."""
+"""The most bars of a chart."""
 
 _OF_FINDING = {"good": GOOD, TOLERATED: WARN, "worse": BAD, "undecided": WARN, "out of bounds": BAD}
 
@@ -36,7 +36,7 @@ class AttemptBar(NamedTuple):
 
 
 class MarkedBar(NamedTuple):
-    """Of a node or host: a whole, and the part of it that is told apart."""
+    """A bar of a node or host, with a marked part."""
 
     label: str
     part: float
@@ -44,7 +44,7 @@ class MarkedBar(NamedTuple):
 
 
 def losses(pen: Pen, attempts: Sequence[SeenAttempt], metrics: Sequence[MetricsSeen]) -> str | None:
-    """Draws the loss by update, as heartbeats told it, and that of validation."""
+    """Draws the loss by update, as reported by heartbeats, and the validation loss."""
     lines = [_finite(a.samples.steps, a.samples.losses) for a in attempts]
     validation = _finite(*_series(metrics, "validation", "loss"))
     train = _finite(*_series(metrics, "train", "loss"))
@@ -63,7 +63,7 @@ def losses(pen: Pen, attempts: Sequence[SeenAttempt], metrics: Sequence[MetricsS
 
 
 def metric(pen: Pen, name: str, metrics: Sequence[MetricsSeen]) -> str | None:
-    """Draws one metric of both streams by update, where it was told more than once."""
+    """Draws one metric of both streams by update, if it was reported more than once."""
     streams = {stream: _finite(*_series(metrics, stream, name)) for stream in ("train", "validation")}
     streams = {stream: series for stream, series in streams.items() if series[0]}
     if all(len(steps) < 2 for steps, _ in streams.values()):
@@ -78,7 +78,7 @@ def metric(pen: Pen, name: str, metrics: Sequence[MetricsSeen]) -> str | None:
 
 
 def intervals(pen: Pen, name: str, differences: Sequence[Difference]) -> str | None:
-    """Draws by how much the challenger is better in one metric, on all rows and on slices, with intervals."""
+    """Draws the challenger's advantage in one metric, on all rows and on slices, with intervals."""
     known = [d for d in differences if d.low is not None and d.high is not None][:_ROWS]
     if not known:
         return None
@@ -134,10 +134,10 @@ def throughput(pen: Pen, attempts: Sequence[SeenAttempt]) -> str | None:
 
 
 def rates(attempt: SeenAttempt, node: str) -> tuple[list[float], list[float]]:
-    """Returns times at which a node was further than before, in seconds, and its rows a second between these.
+    """Returns times at which a node had advanced, in seconds, and its rows a second between these.
 
-    Of times there is one more. Where heartbeats are rarer than samples, a node stands still between two of them: only
-    the samples count in which it has moved.
+    There is one more time than rates. If heartbeats are rarer than samples, a node stands still between two of them:
+    only samples in which it has advanced count.
     """
     times, counts = attempt.samples.seconds, attempt.samples.rows[node]
     moved = [0, *(i for i in range(1, len(counts)) if counts[i] > counts[i - 1])]
@@ -146,10 +146,10 @@ def rates(attempt: SeenAttempt, node: str) -> tuple[list[float], list[float]]:
 
 
 def shares(pen: Pen, parts: Sequence[MarkedBar], unit: str, named: tuple[str, str], label: str) -> str | None:
-    """Draws bars, of each of which a part is told apart.
+    """Draws bars with a marked part.
 
     Args:
-        named: What the part is, and what the rest.
+        named: Names of the part and of the rest.
     """
     known = [share for share in parts if share.whole > 0][:_ROWS]
     if not known:
@@ -172,7 +172,7 @@ def shares(pen: Pen, parts: Sequence[MarkedBar], unit: str, named: tuple[str, st
 
 
 def phases(pen: Pen, seconds: Mapping[str, float]) -> str | None:
-    """Draws how long each phase took."""
+    """Draws the time of each phase."""
     known = [(phase, spent_s) for phase, spent_s in seconds.items() if spent_s > 0]
     if not known:
         return None
@@ -192,7 +192,7 @@ def phases(pen: Pen, seconds: Mapping[str, float]) -> str | None:
 
 
 def timeline(pen: Pen, spans: Sequence[AttemptBar]) -> str | None:
-    """Draws when each attempt went on, and how it ended."""
+    """Draws each attempt over time, and its end."""
     known = spans[-_ROWS:]
     if not known:
         return None
@@ -212,7 +212,7 @@ def timeline(pen: Pen, spans: Sequence[AttemptBar]) -> str | None:
 
 
 class ColumnPen:
-    """Draws columns, many and small: all upon the same axes."""
+    """Draws many small charts of columns on the same axes."""
 
     def __init__(self, pen: Pen) -> None:
         self._pen = pen
@@ -243,23 +243,18 @@ class ColumnPen:
 
 
 class DatedMetric(NamedTuple):
-    """What a metric was in one run.
-
-    Attributes:
-        champion: What the published model's was on the same rows.
-        published: Whether the run published its own.
-    """
+    """A metric in one run."""
 
     day: str
     value: float | None
-    champion: float | None
-    published: bool
+    champion: float | None  # The published model's value on the same rows
+    published: bool  # Whether the run published its model
 
 
 def by_date(pen: Pen, name: str, nights: Sequence[DatedMetric]) -> str | None:
     """Draws a metric of all runs of a name, the earliest first: filled where the model was published.
 
-    Beside each point stands the champion's on the same rows: nights differ in their rows, too.
+    Beside each point is the champion's on the same rows, because the rows differ from night to night.
     """
     known = [(n, night.value) for n, night in enumerate(nights) if night.value is not None]
     if not known:
@@ -283,7 +278,7 @@ def by_date(pen: Pen, name: str, nights: Sequence[DatedMetric]) -> str | None:
 
 
 def length(seconds: float) -> str:
-    """Returns a length of time as people say it."""
+    """Returns a duration for people."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 120:
@@ -306,7 +301,7 @@ def _write(axes: Axes, x: float, y: float, text: str) -> None:
 
 
 def _series(metrics: Sequence[MetricsSeen], stream: str, name: str) -> tuple[list[int], list[float]]:
-    """Returns steps and values of a metric, of each step the last."""
+    """Returns steps and values of a metric, the last value of each step."""
     found = {seen.step: seen.values[name] for seen in metrics if seen.stream == stream and name in seen.values}
     steps = sorted(found)
     return steps, [found[step] for step in steps]

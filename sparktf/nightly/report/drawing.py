@@ -1,6 +1,6 @@
-"""Charts as SVG that stands in a page: its text stays text, and its colours are those of the page.
+"""Charts as inline SVG: text stays text, and colours are those of the page.
 
-matplotlib draws with colours that stand for the page's; what it has drawn is then given the page's CSS variables.
+matplotlib draws with placeholder colours, which are then replaced by the page's CSS variables.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _GROUP = re.compile(r'<g id="[^"]*"')
 _BREAK = re.compile(r" ?\n *")
 
 WIDTH_IN = 5.0
-"""Of a chart: 360 units, so that one unit is about a pixel where it has its place."""
+"""Of a chart: 360 units, so that one unit is about a pixel on the page."""
 
 
 class Pen:
-    """Draws the charts of one page, whose ids are all different."""
+    """Draws the charts of one page, with distinct ids."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
 
     def axes(self, height_in: float = 2.6) -> Axes:
-        """Returns axes to draw upon, which `svg` is then given."""
+        """Returns axes to draw on, for `svg`."""
         from matplotlib.figure import Figure  # noqa: PLC0415 - see `styled`
 
         return Figure(figsize=(WIDTH_IN, height_in), layout="tight", dpi=72).add_subplot()
@@ -51,7 +51,7 @@ class Pen:
         """Returns a drawing as an element of a page.
 
         Args:
-            label: What it shows, for who does not see it.
+            label: Its description for people who cannot see it.
         """
         from matplotlib import rcParams  # noqa: PLC0415
         from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
@@ -66,7 +66,7 @@ class Pen:
 
 
 def figure_of(axes: Axes) -> Figure:
-    """Returns what axes of `Pen.axes` stand in."""
+    """Returns the figure of axes from `Pen.axes`."""
     figure = axes.get_figure(root=True)
     if figure is None:
         raise ValueError("these axes stand in no figure")
@@ -74,7 +74,7 @@ def figure_of(axes: Axes) -> Figure:
 
 
 def as_element(drawn: str, label: str) -> str:
-    """Returns the `svg` element of a file, in the page's colours and as wide as there is room."""
+    """Returns the `svg` element of a file, in the page's colours and as wide as the page allows."""
     text = _OUTSIDE.sub("", drawn)
     text = _COLOUR.sub(lambda found: _VARIABLES[found.group()], text)
     text = _SIZE.sub("", _GROUP.sub("<g", _FONT.sub("", text)))
@@ -84,9 +84,9 @@ def as_element(drawn: str, label: str) -> str:
 
 @contextmanager
 def styled() -> Iterator[Pen]:
-    """Draws in the page's style, whatever style the process has otherwise.
+    """Draws in the page's style, independent of the process's.
 
-    matplotlib is imported here, and not before: it takes half a second.
+    matplotlib is imported here: that takes half a second.
     """
     import matplotlib  # noqa: PLC0415
 

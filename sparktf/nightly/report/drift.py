@@ -1,4 +1,4 @@
-"""The columns of a run's data beside those of the run that it is compared with, the most changed first."""
+"""The columns of a run's data beside those of the baseline, the most changed first."""
 
 from __future__ import annotations
 
@@ -6,34 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from sparktf.nightly.data_checks import Baseline, Finding
-from sparktf.nightly.report.densities import Floats, density, shared_edges, value_shares
-from sparktf.statistics.column_statistics import ColumnStatistics, Spread, TableStatistics, Value, number_text
+from sparktf.statistics.column_statistics import RANKS, ColumnStatistics, Spread, TableStatistics, Value, number_text
 from sparktf.statistics.distances import divergence, has_all_values, infinity_distance
 
+Floats = npt.NDArray[np.float64]
+
 DRAWN = 100
-"""So many columns are drawn; of the others the figures are told."""
+"""Columns that are drawn; for the others, figures are shown."""
 
 _BARS = 8
+_BINS = 28
 _FEW = 12
-"""Numbers of so few distinct values are drawn value by value."""
+"""Numbers with at most this many distinct values are drawn value by value."""
 
 _TOLD = 3
 
 
 @dataclass(frozen=True)
 class ColumnShape:
-    """What is drawn of a column: shares, of both nights over the same places.
+    """The chart of a column: shares of both nights over the same places."""
 
-    Attributes:
-        now: float64 [n]; `then` likewise, None without a baseline.
-        are_values: Whether each place is a value, of `names`; else a bin between `low` and `high`.
-    """
-
-    now: Floats
+    now: Floats  # float64 [n]; `then` likewise, None without a baseline
     then: Floats | None
-    are_values: bool
+    are_values: bool  # Whether each place is a value, of `names`; else a bin between `low` and `high`
     names: tuple[str, ...] = ()
     low: str = ""
     high: str = ""
@@ -41,48 +39,34 @@ class ColumnShape:
 
 @dataclass(frozen=True)
 class ColumnDrift:
-    """One column.
-
-    Attributes:
-        distance: From the baseline, by `measure`; None where there is nothing to compare.
-        null_share: Of the rows read; `null_share_then` of the baseline's, None without one.
-        facts: Name, now and then of what else is known, in words.
-        changes: Values whose shares differ most: value, now, then.
-        remark: That it has come, or was of another type; "" for nothing.
-        found: Checks that do not hold.
-    """
+    """One column."""
 
     name: str
     type: str
     is_label: bool
-    distance: float | None
+    distance: float | None  # From the baseline, by `measure`; None without one
     measure: str
-    null_share: float
+    null_share: float  # Of the rows read; `null_share_then` of the baseline's, None without one
     null_share_then: float | None
-    facts: tuple[tuple[str, str, str], ...]
-    changes: tuple[tuple[str, float, float], ...]
+    facts: tuple[tuple[str, str, str], ...]  # Other facts: name, now and then, in words
+    changes: tuple[tuple[str, float, float], ...]  # Values whose shares differ most: value, now, then
     shape: ColumnShape | None
-    remark: str
-    found: tuple[str, ...]
+    remark: str  # That it is new, or had another type; "" for nothing
+    found: tuple[str, ...]  # Checks that do not hold
 
 
 @dataclass(frozen=True)
 class TableDrift:
-    """All columns of a run.
-
-    Attributes:
-        columns: Those with findings first, then the most changed.
-        gone: Columns of the baseline that are not there now.
-    """
+    """All columns of a run."""
 
     now: TableStatistics
     baseline: Baseline | None
-    columns: tuple[ColumnDrift, ...]
-    gone: tuple[str, ...]
+    columns: tuple[ColumnDrift, ...]  # Those with findings first, then the most changed
+    gone: tuple[str, ...]  # Columns that only the baseline has
 
 
 def drift_of(now: TableStatistics, baseline: Baseline | None, found: Sequence[Finding]) -> TableDrift:
-    """Returns what is known of the columns of a run's data, beside those of the baseline where there is one."""
+    """Returns the columns of a run's data, beside those of the baseline if there is one."""
     then = None if baseline is None else baseline.statistics
     by_column: dict[str, list[str]] = {}
     for finding in found:
@@ -197,3 +181,49 @@ def _shown(value: Value) -> str:
         return f"{value:.6g}"
     text = str(value)
     return text if len(text) <= 32 else f"{text[:31]}…"
+
+
+def shared_edges(spreads: list[Spread]) -> Floats:
+    """Returns the edges of bins over some spreads, without their outermost hundredths: float64 [n + 1].
+
+    Args:
+        spreads: With a number each, at least.
+    """
+    points = np.array([point for spread in spreads for point in _inner(spread)])
+    low, high = float(points.min()), float(points.max())
+    if not high > low:
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, _BINS + 1)
+
+
+def density(spread: Spread, edges: Floats) -> Floats:
+    """Returns the share of the numbers in each bin: float64 [n].
+
+    Numbers are spread evenly between two quantiles; equal quantiles are one number of many rows.
+    """
+    values = np.array([_known(spread.min), *spread.quantiles, _known(spread.max)])
+    ranks = np.linspace(0.0, 1.0, len(values)) if len(values) != len(RANKS) + 2 else np.array([0.0, *RANKS, 1.0])
+    known, first = np.unique(values, return_index=True)
+    last = np.append(first[1:], len(values)) - 1
+    points = np.column_stack([np.nextafter(known, -np.inf), known]).ravel()
+    reached = np.column_stack([ranks[first], ranks[last]]).ravel()
+    until = np.interp(edges, points, reached)
+    until[0] = np.interp(np.nextafter(edges[0], -np.inf), points, reached)  # values on the edge are in the first bin
+    share: Floats = np.diff(until)
+    return share
+
+
+def value_shares(column: ColumnStatistics, rows: int) -> dict[Value, float]:
+    """Returns the shares of the commonest values among the rows with a value."""
+    count = rows - column.nulls - column.nans
+    return {common.value: common.count / count for common in column.commonest} if count > 0 else {}
+
+
+def _inner(spread: Spread) -> tuple[float, float]:
+    if len(spread.quantiles) > 1:
+        return spread.quantiles[0], spread.quantiles[-1]
+    return _known(spread.min), _known(spread.max)
+
+
+def _known(bound: float | None) -> float:
+    return 0.0 if bound is None else bound

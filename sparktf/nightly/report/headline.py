@@ -1,4 +1,4 @@
-"""A run in one glance: what became of it, and why."""
+"""A run at a glance: its outcome and the reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from sparktf.console.console import ending_of
 from sparktf.errors import Verdict
 from sparktf.results.result import RunResult
-from sparktf.storage.transactions.last_word import LastWord
+from sparktf.storage.transactions.terms import LastWord
 
 Tone = Literal["good", "worse", "kept", "bad", "waits", "plain"]
 """good: a new model; worse: one that is worse, within the tolerance; kept: the old one stays; bad: somebody has to
@@ -16,15 +16,10 @@ look;  waits: later; plain: none of them."""
 
 
 class Headline(NamedTuple):
-    """What stands on top of the page.
+    """The top of the page."""
 
-    Attributes:
-        title: A few words.
-        reason: One line; "" where there is nothing to add.
-    """
-
-    title: str
-    reason: str
+    title: str  # A few words
+    reason: str  # One line; "" for none
     tone: Tone
 
 
@@ -37,11 +32,11 @@ _FAILED = {
 
 
 def headline_of_unended(word: LastWord, now_s: float, last_line: str = "") -> Headline:
-    """Returns that a run has no result: it is under way, or nobody is at work on it.
+    """Returns the headline of a run without a result, which is under way or has lost its driver.
 
     Args:
         now_s: Seconds since 1970.
-        last_line: What it last said.
+        last_line: Its last line on the console.
     """
     heard = f"last word {dt.datetime.fromtimestamp(word.heard_s, dt.UTC):%Y-%m-%d %H:%M}" if word.heard_s else ""
     if word.is_over(now_s):
@@ -50,7 +45,7 @@ def headline_of_unended(word: LastWord, now_s: float, last_line: str = "") -> He
 
 
 def headline_of(result: RunResult) -> Headline:
-    """Returns how a run ended."""
+    """Returns the headline of a run that has ended."""
     if result.is_interrupted:
         return Headline("Interrupted", _cause(result), "waits")
     if result.verdict is Verdict.DONE:
@@ -63,7 +58,7 @@ def headline_of(result: RunResult) -> Headline:
 
 
 def published_version(result: RunResult) -> int | None:
-    """Returns the version that a run has published; None where it has none."""
+    """Returns the version that a run has published; None without one."""
     version = result.extra.get("published")
     return version if isinstance(version, int) else None
 

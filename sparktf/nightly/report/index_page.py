@@ -1,7 +1,7 @@
-"""The page of all runs of a name, which every run writes anew at its end.
+"""The page of all runs of a name, which every run rewrites at its end.
 
-It is made of what lies in the runs' folders, so that runs which are deleted vanish from it. Nobody owns it: it is
-replaced whole, by one rename, and whoever has replaced it looks once more whether another run has ended meanwhile.
+It is made of the runs' folders, so that deleted runs vanish from it. Nobody owns it: it is replaced whole, by one
+rename, and its writer checks afterwards whether another run has ended meanwhile.
 """
 
 from __future__ import annotations
@@ -9,32 +9,31 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.errors import CorruptFileError, StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.nightly.natural_order import natural_key
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import styled
 from sparktf.nightly.report.headline import Tone, headline_of, headline_of_unended, published_version
-from sparktf.nightly.report.markup import drawn
 from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import EVENTS, SERVING, TERMS, RunDirectory, is_name
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.last_word import LastWord, last_word
 from sparktf.storage.transactions.leftovers import staged_name, sweep
+from sparktf.storage.transactions.replaced_folder import replace_file
 from sparktf.storage.transactions.results import read_result
+from sparktf.storage.transactions.terms import LastWord, last_word
 
 SHOWN = 120
-"""So many runs stand on the page, the last by their ids."""
+"""Runs on the page, the last by their ids."""
 
 _ASIDE = "_index-"
 
 _OURS = b" by sparktf "
-"""What stands in the last line of each page."""
+"""Part of the last line of each page."""
 
 _AGAIN = 3
 _METRICS, _DRAWN, _RECENT = 4, 6, 30
@@ -42,52 +41,37 @@ _UNDER_WAY: Tone = "plain"
 
 
 class IndexedRun(NamedTuple):
-    """A run that has ended.
-
-    Attributes:
-        page: Address of its own page, from the index; "" where it has none.
-    """
+    """A run that has ended."""
 
     result: RunResult
-    page: str
+    page: str  # Address of its own page, from the index; "" if it has none
 
 
 class UnendedRun(NamedTuple):
-    """A run that has no result.
-
-    Attributes:
-        page: As of an `IndexedRun`: a page of an earlier submission.
-    """
+    """A run without a result."""
 
     run_id: str
     word: LastWord
-    page: str
+    page: str  # As of an `IndexedRun`: a page of an earlier submission
 
 
 class IndexedRuns(NamedTuple):
-    """The runs of a name, the last by id first.
-
-    Attributes:
-        unended: Those that have no result: under way, or their driver is gone.
-        seen: Ids of those that have a result, also where it cannot be read.
-        older: How many are not among them.
-        current: The version that readers take; None where nothing is published.
-    """
+    """The runs of a name, the last by id first."""
 
     name: str
     runs: tuple[IndexedRun, ...]
-    unended: tuple[UnendedRun, ...] = ()
-    seen: frozenset[str] = frozenset()
-    older: int = 0
-    current: int | None = None
+    unended: tuple[UnendedRun, ...] = ()  # Runs without a result: under way, or their driver is gone
+    seen: frozenset[str] = frozenset()  # Ids of the runs with a result, readable or not
+    older: int = 0  # The number of runs that are left out
+    current: int | None = None  # The current version; None if nothing is published
 
 
 def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
-    """Replaces the page of a name by one of the runs that there are now.
+    """Replaces the page of a name by one of the present runs.
 
     Raises:
-        StorageExistsError: the page that is there is none of sparktf's.
-        StorageError: the storage failed; readers have the page that was there.
+        StorageExistsError: the existing page is not sparktf's.
+        StorageError: the storage failed; the old page is still there.
     """
     folder = f"{root.rstrip('/')}/{name}"
     sweep(storage, folder, (_ASIDE,), now_s)
@@ -98,13 +82,7 @@ def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
     for _ in range(_AGAIN):
         found = indexed_runs(storage, root, name)
         aside = f"{folder}/{staged_name(_ASIDE, suffix='.html')}"
-        try:
-            storage.write_bytes(aside, index_page(found, now_s))
-            storage.replace(aside, path)
-        except StorageError:
-            with suppress(StorageError):
-                storage.delete(aside)
-            raise
+        replace_file(storage, path, index_page(found, now_s), aside)
         # Another run may have ended since, and have replaced the page before this one did.
         if _ended(storage, folder) <= found.seen:
             return
@@ -133,8 +111,7 @@ def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
         seen.add(run_id)
         return IndexedRun(result, _page(storage, rundir))
 
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
-        found = list(pool.map(read, ids[:SHOWN]))
+    found = at_once("index", read, ids[:SHOWN])
     ended = tuple(run for run in found if isinstance(run, IndexedRun))
     unended = tuple(run for run in found if isinstance(run, UnendedRun))
     try:
@@ -146,7 +123,7 @@ def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
 
 
 def _unended(storage: Storage, rundir: RunDirectory) -> UnendedRun | None:
-    """Returns a run that has no result; None for a folder in which none has begun."""
+    """Returns a run without a result; None for a folder in which none has begun."""
     try:
         names = {name_of(entry.path) for entry in storage.list(rundir.path)}
     except StorageNotFoundError:
@@ -161,12 +138,12 @@ def _page(storage: Storage, rundir: RunDirectory) -> str:
 
 
 def index_page(found: IndexedRuns, now_s: float) -> bytes:
-    """Returns the page of all runs of a name, as HTML that needs nothing else."""
+    """Returns the page of all runs of a name, as self-contained HTML."""
     runs = found.runs
     metrics = list(dict.fromkeys(name for run in runs for name in _values(run.result)))
     with styled() as pen:
         results = [run.result for run in reversed(runs)]
-        drawings = drawn(
+        drawings = words.drawn(
             *(
                 (name, charts.by_date(pen, name, [_night(result, name) for result in results]))
                 for name in metrics[:_DRAWN]
@@ -260,14 +237,13 @@ def _night(result: RunResult, metric: str) -> charts.DatedMetric:
 
 
 def _ids(storage: Storage, folder: str) -> list[str]:
-    """Returns the ids of a name's runs, the last first; where numbers count as such, dates are in order."""
+    """Returns the ids of a name's runs, the last first, with numbers compared as such: dates are in order."""
     names = [name_of(entry.path) for entry in storage.list(folder) if entry.is_dir]
     return sorted((name for name in names if is_name(name) and name != SERVING), key=natural_key, reverse=True)
 
 
 def _ended(storage: Storage, folder: str) -> set[str]:
-    """Returns which runs have a result now."""
+    """Returns the runs that have a result now."""
     ids = _ids(storage, folder)[:SHOWN]
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="index") as pool:
-        there = pool.map(lambda run_id: storage.exists(f"{folder}/{run_id}/result.json"), ids)
-        return {run_id for run_id, is_there in zip(ids, there, strict=True) if is_there}
+    there = at_once("index", lambda run_id: storage.exists(f"{folder}/{run_id}/result.json"), ids)
+    return {run_id for run_id, is_there in zip(ids, there, strict=True) if is_there}

@@ -1,4 +1,4 @@
-"""What the page of a run says of its nodes and attempts."""
+"""Nodes and attempts on the page of a run."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from typing import Any
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.charts import AttemptBar, MarkedBar
 from sparktf.nightly.report.drawing import Pen
-from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.report.stored import SeenAttempt, StoredRun
 from sparktf.results.result import NodeResult
 
 _NODES = 60
-"""So many nodes stand in the table, those that waited longest first."""
+"""The most nodes in the table, those that waited longest first."""
 
 _HOSTS = 6
 _ATTEMPTS = 50
 
 
 def nodes_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
-    """Returns what is said of the nodes: how fast they were, whether they waited, what lay beside them."""
+    """Returns the section on the nodes: their speed, their waiting, the locality of their data."""
     attempts = run.told.attempts
     last = next((a for a in reversed(attempts) if a.result is not None and a.result.nodes), None)
     nodes = [node for node in _nodes(last) if node.nbytes or node.input.seconds or node.made]
@@ -29,7 +28,7 @@ def nodes_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
     read.sort(key=lambda share: share.part / share.whole if share.whole else 1.0)
     size, unit = _size(max((share.whole for share in read), default=0.0))
     read = [MarkedBar(label, part / size, whole / size) for label, part, whole in read]
-    drawings = drawn(
+    drawings = words.drawn(
         ("rows a second, over time", charts.throughput(pen, attempts)),
         (
             "waiting for rows",
@@ -54,7 +53,7 @@ def nodes_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
 
 
 def attempts_view(pen: Pen, run: StoredRun, now_s: float) -> dict[str, Any] | None:
-    """Returns what is said of the phases and attempts."""
+    """Returns the section on phases and attempts."""
     told, result = run.told, run.result
     begin_s = min((*told.began_s, *(a.began_s for a in told.attempts if a.began_s)), default=0.0)
     spans = [
@@ -63,7 +62,7 @@ def attempts_view(pen: Pen, run: StoredRun, now_s: float) -> dict[str, Any] | No
         if a.began_s
     ]
     seconds = {} if result is None else result.seconds
-    drawings = drawn(("time by phase", charts.phases(pen, seconds)), ("attempts", charts.timeline(pen, spans)))
+    drawings = words.drawn(("time by phase", charts.phases(pen, seconds)), ("attempts", charts.timeline(pen, spans)))
     if not drawings and not told.attempts:
         return None
     notes = []

@@ -10,7 +10,6 @@ from sparktf.errors import ErrorRecord
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.drawing import Pen, styled
 from sparktf.nightly.report.headline import headline_of, headline_of_unended, published_version
-from sparktf.nightly.report.markup import drawn
 from sparktf.nightly.report.node_views import attempts_view, nodes_view
 from sparktf.nightly.report.stored import StoredRun
 from sparktf.nightly.report.table_views import carried_view, data_view
@@ -19,7 +18,7 @@ from sparktf.results.events import MetricsSeen
 from sparktf.results.result import RunResult
 
 _METRICS = 8
-"""So many metrics are drawn."""
+"""Metrics that are drawn."""
 
 _TILES = 3
 
@@ -39,10 +38,10 @@ _SECTIONS = {
 
 
 def run_page(run: StoredRun, now_s: float) -> bytes:
-    """Returns the page of a run, as HTML that needs nothing else.
+    """Returns the page of a run, as self-contained HTML.
 
     Args:
-        now_s: Seconds since 1970; where a run is under way, its attempt reaches until then.
+        now_s: Seconds since 1970; the attempt of a run under way is drawn until then.
     """
     result, told = run.result, run.told
     with styled() as pen:
@@ -140,7 +139,7 @@ def _gate(pen: Pen, gate: Comparison) -> dict[str, Any]:
         "replicates": f"{gate.replicates:,}" if gate.replicates else "",
         "seed": gate.seed,
         "has_tolerance": any(d.tolerance for d in gate.differences),
-        "charts": drawn(*drawings),
+        "charts": words.drawn(*drawings),
         "rows": [_compared(difference) for found in by_metric.values() for difference in found],
         "anchor": "" if anchor is None else anchor.label,
         "anchor_problem": "" if anchor is None else anchor.problem,
@@ -169,7 +168,7 @@ def _learning(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
     seen = _seen(run)
     metrics = _last(seen) if run.result is None else run.result.metrics
     names = list(dict.fromkeys(name for each in seen for name in each.values if name != "loss"))
-    drawings = drawn(
+    drawings = words.drawn(
         ("loss by update", charts.losses(pen, run.told.attempts, seen)),
         *((f"{name} by update", charts.metric(pen, name, seen)) for name in names[:_METRICS]),
     )
@@ -186,7 +185,7 @@ def _learning(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
 
 
 def _seen(run: StoredRun) -> Sequence[MetricsSeen]:
-    """Returns the metrics that were told; of a run whose events are gone, those of validation that its result has."""
+    """Returns the reported metrics; for a run whose events are gone, the validation metrics of its result."""
     if run.told.metrics or run.result is None:
         return run.told.metrics
     fields: dict[str, Any] = {"attempt": 0, "node": {"role": "worker", "index": 0}, "stream": "validation"}
@@ -194,7 +193,7 @@ def _seen(run: StoredRun) -> Sequence[MetricsSeen]:
 
 
 def _last(seen: Sequence[MetricsSeen]) -> Mapping[str, Mapping[str, float]]:
-    """Returns the last metrics of each stream that were told."""
+    """Returns the last reported metrics of each stream."""
     return {each.stream.value: each.values for each in sorted(seen, key=lambda each: each.step)}
 
 

@@ -1,11 +1,10 @@
-"""What the page of a run is made of, gathered from what the run has stored."""
+"""Gathers the stored data of a run for its page."""
 
 from __future__ import annotations
 
 import datetime
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
@@ -14,7 +13,7 @@ from sparktf.config.checks import ChecksConfig
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.config.yaml import YamlError, load_yaml
-from sparktf.driver.plan.files import FOOTER_THREADS
+from sparktf.driver.plan.files import at_once
 from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.nightly.data_checks import Baseline, Finding, find_baseline, findings
 from sparktf.nightly.report.drift import TableDrift, drift_of
@@ -36,90 +35,68 @@ from sparktf.results.result import AttemptResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.base import Storage
-from sparktf.storage.transactions.last_word import UNHEARD, LastWord, last_word
 from sparktf.storage.transactions.results import read_result
+from sparktf.storage.transactions.terms import UNHEARD, LastWord, last_word
 
 _ROUNDED_S = 1.0
-"""A result tells its start in whole seconds."""
+"""A result has its start in whole seconds."""
 
 _NOT_DRAWN = re.compile(rb'"kind":"line"')
 
 
 @dataclass(frozen=True)
 class SeenAttempt:
-    """One attempt of a run, of whichever submission.
-
-    Attributes:
-        began_s: Seconds since 1970; `ended_s` likewise, None while it is under way.
-        result: How it ended; None while it is under way, or where its driver was lost.
-        is_lost: Whether the driver ended before it did.
-    """
+    """One attempt of a run, of any submission."""
 
     number: int
-    began_s: float
+    began_s: float  # Seconds since 1970; `ended_s` likewise, None while it is under way
     workers: int
     hosts: str
     from_step: int
     ended_s: float | None = None
-    result: AttemptResult | None = None
+    result: AttemptResult | None = None  # Its end; None while it is under way, or if its driver was lost
     samples: Samples = field(default_factory=Samples)
-    is_lost: bool = False
+    is_lost: bool = False  # Whether the driver ended before it did
 
 
 @dataclass(frozen=True)
 class ToldEvents:
-    """What a run has told of itself, over all its submissions.
+    """A summary of a run's events, over all its submissions."""
 
-    Attributes:
-        began_s: Of each submission.
-        heard_s: When it last said anything; None where it has said nothing.
-        has_ended: Whether the last submission has.
-        unread: Segments that could not be read.
-    """
-
-    began_s: tuple[float, ...] = ()
+    began_s: tuple[float, ...] = ()  # Of each submission
     attempts: tuple[SeenAttempt, ...] = ()
     metrics: tuple[MetricsSeen, ...] = ()
     warnings: tuple[str, ...] = ()
     last_line: str = ""
-    heard_s: float | None = None
-    has_ended: bool = False
-    unread: int = 0
+    heard_s: float | None = None  # Time of the last event; None without one
+    has_ended: bool = False  # Whether the last submission has
+    unread: int = 0  # Segments that could not be read
 
 
 @dataclass(frozen=True)
 class StoredRun:
-    """All that the page tells of.
-
-    Attributes:
-        result: None while the run is under way.
-        config: As it is stored, redacted; "" where it is not.
-        found: Checks of the data that do not hold, by level, "refuse" and "warn"; empty where there are none.
-        checked: Whether the configuration checks the data, where that is known.
-        problems: What of the run could not be read.
-        word: Its last sign of life, where it has no result.
-    """
+    """The data of the page."""
 
     rundir: RunDirectory
-    result: RunResult | None
+    result: RunResult | None  # None while the run is under way
     told: ToldEvents
-    config: str = ""
+    config: str = ""  # As stored, redacted; "" if it is not
     drift: TableDrift | None = None
+    # Data checks that do not hold, by level, "refuse" and "warn"
     found: dict[str, list[Finding]] = field(default_factory=dict)
-    checked: bool = False
-    problems: tuple[str, ...] = ()
-    word: LastWord = UNHEARD
+    checked: bool = False  # Whether the configuration checks the data, if known
+    problems: tuple[str, ...] = ()  # Files of the run that could not be read
+    word: LastWord = UNHEARD  # Its last sign of life, if it has no result
 
 
 def gather(
     storage: Storage, rundir: RunDirectory, result: RunResult | None = None, config: JobConfig | None = None
 ) -> StoredRun:
-    """Returns what a run has stored.
+    """Returns the stored data of a run.
 
     Args:
-        result: How it ended. Default: as it is stored; where an earlier submission ended, and a later one is under way,
-            it is None.
-        config: Its configuration. Default: as it is stored.
+        result: Its result. Default: the stored one; None if an earlier submission ended and a later one is under way.
+        config: Its configuration. Default: the stored one.
 
     Raises:
         CorruptFileError: the result cannot be read.
@@ -153,7 +130,7 @@ def _with_statistics(stored: StoredRun, storage: Storage, content: bytes, checks
 
 
 def _before(result: RunResult | None) -> int | None:
-    """Returns the version after the one that the run's data was compared with; None for that which readers have now."""
+    """Returns the version after the one that the run's data was compared with; None for the current one."""
     if result is None:
         return None
     champion = None if result.comparison is None else result.comparison.champion_version
@@ -189,7 +166,7 @@ def _checks(config: str) -> ChecksConfig | None:
 
 
 def _completed(told: ToldEvents, result: RunResult) -> ToldEvents:
-    """Returns what was told with the attempts of a result whose events are not there, or say less."""
+    """Returns the events' summary, with the attempts of the result if the events lack some."""
     known = {attempt.number: attempt for attempt in told.attempts}
     for ended in result.attempts:
         seen = known.get(ended.attempt) or SeenAttempt(
@@ -216,14 +193,13 @@ def _told(storage: Storage, rundir: RunDirectory) -> ToldEvents:
         except (StorageError, ValueError):
             return None
 
-    with ThreadPoolExecutor(FOOTER_THREADS, thread_name_prefix="report") as pool:
-        segments = list(pool.map(read, sorted(paths)))
+    segments = at_once("report", read, sorted(paths))
     entries = [entry for segment in segments if segment is not None for entry in segment]
     return replace(told_by(sorted(entries, key=lambda entry: entry.time_s)), unread=segments.count(None))
 
 
 def _entries(content: bytes) -> list[LogEntry]:
-    """Returns the events of a segment; of the lines for people, which are most of them, the last one alone."""
+    """Returns the events of a segment; of the console's lines, which are most of them, only the last one."""
     lines = content.splitlines()
     said = [number for number, line in enumerate(lines) if _NOT_DRAWN.search(line)]
     skipped = set(said[:-1])
@@ -231,7 +207,7 @@ def _entries(content: bytes) -> list[LogEntry]:
 
 
 def told_by(entries: Sequence[LogEntry]) -> ToldEvents:
-    """Returns what events amount to, in the order of their times."""
+    """Returns the summary of events, given in the order of their times."""
     began_s: list[float] = []
     attempts: dict[int, SeenAttempt] = {}
     metrics, warnings, last_line, heard_s, has_ended = [], [], "", None, False
@@ -271,7 +247,7 @@ def told_by(entries: Sequence[LogEntry]) -> ToldEvents:
 
 
 def _lose(attempts: dict[int, SeenAttempt], heard_s: float | None) -> None:
-    """Ends the attempts of a driver that another one has followed."""
+    """Ends the attempts of a driver that was replaced by another."""
     for number, seen in attempts.items():
         if seen.ended_s is None:
             attempts[number] = replace(seen, ended_s=heard_s, is_lost=True)

@@ -1,4 +1,4 @@
-"""What the page of a run says of its data, and of what it has taken over."""
+"""Data, and weights taken over, on the page of a run."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from sparktf.nightly.report import words
 from sparktf.nightly.report.charts import ColumnPen
 from sparktf.nightly.report.drawing import Pen
 from sparktf.nightly.report.drift import DRAWN, ColumnDrift, TableDrift
-from sparktf.nightly.report.markup import as_markup
 from sparktf.nightly.report.stored import StoredRun
 from sparktf.results.carried import Carried
 
 _OTHERS = 400
-"""So many columns that are not drawn stand in a table."""
+"""The most columns in the table of those that are not drawn."""
 
 _VARIABLES = 100
 _NAMED = 20
@@ -21,7 +20,7 @@ _FOUND = 100
 
 
 def data_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
-    """Returns what is said of the data: what was checked, and each column beside the baseline's."""
+    """Returns the section on the data: the checks, and each column beside the baseline's."""
     drift = run.drift
     if drift is None:
         return None
@@ -51,7 +50,7 @@ def data_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
 
 
 def carried_view(carried: Carried) -> dict[str, Any]:
-    """Returns what is said of what was taken over."""
+    """Returns the section on the weights taken over."""
     counts = {how: sum(v.how == how for v in carried.variables) for how in ("kept", "entries", "new")}
     state = "with the optimizer's state" if carried.optimizer else "without the optimizer's state"
     summary = (
@@ -95,7 +94,7 @@ def _summary(drift: TableDrift) -> str:
 def _column(pen: ColumnPen, column: ColumnDrift) -> dict[str, Any]:
     shape, svg, ends = column.shape, None, None
     if shape is not None:
-        svg = as_markup(pen.draw(shape, f"Values of {column.name}: {_score(column) or 'this run'}"))
+        svg = words.as_markup(pen.draw(shape, f"Values of {column.name}: {_score(column) or 'this run'}"))
         ends = None if shape.are_values else (shape.low, shape.high)
         if shape.are_values and len(shape.names) > 1:
             ends = (shape.names[0], shape.names[-1])

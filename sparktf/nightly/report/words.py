@@ -1,4 +1,4 @@
-"""Figures as the pages write them."""
+"""Figures and drawings for the pages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from sparktf.version import __version__
 
 TEMPLATES = PurePosixPath("templates")
 
+Charts = list[tuple[str, Any]]
+"""Titles and drawings."""
+
 
 def figure(value: float | None) -> str:
-    """Returns a metric; "" for none."""
+    """Returns the text of a metric; "" for none."""
     if value is None:
         return ""
     if not math.isfinite(value):
@@ -22,12 +25,12 @@ def figure(value: float | None) -> str:
 
 
 def signed(value: float) -> str:
-    """Returns a difference."""
+    """Returns the text of a difference."""
     return f"{value:+.4f}" if abs(value) >= 1e-3 or value == 0 else f"{value:+.1e}"
 
 
 def nbytes(count: float) -> str:
-    """Returns a size."""
+    """Returns the text of a size."""
     for size, unit in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if count >= size:
             return f"{count / size:,.1f} {unit}"
@@ -35,24 +38,24 @@ def nbytes(count: float) -> str:
 
 
 def percent(part: float | None) -> str:
-    """Returns a share of a whole as people read it; "" for none."""
+    """Returns the text of a share; "" for none."""
     if part is None:
         return ""
     return f"{part:.1%}" if 0 < part < 0.0995 or 0.9905 < part < 1 else f"{part:.0%}"
 
 
 def moment(time_s: float) -> str:
-    """Returns a time, UTC; "" for none."""
+    """Returns the text of a time in UTC; "" for none."""
     return f"{dt.datetime.fromtimestamp(time_s, dt.UTC):%Y-%m-%d %H:%M:%S}" if time_s else ""
 
 
 def capped(text: str, most: int = 20_000) -> str:
-    """Returns the end of a long text, which says most in tracebacks and logs."""
+    """Returns the end of a long text, the most useful part of tracebacks and logs."""
     return text if len(text) <= most else f"... {len(text) - most:,} characters are left out ...\n{text[-most:]}"
 
 
 def fill(template: str, now_s: float, **values: Any) -> bytes:
-    """Returns a page. What is no `Markup` is escaped: names of columns and errors are anybody's.
+    """Returns a page. Everything but `Markup` is escaped: names of columns and errors may contain anything.
 
     jinja2 is imported here, and not before.
     """
@@ -66,3 +69,15 @@ def fill(template: str, now_s: float, **values: Any) -> bytes:
     )
     made = {"made": moment(now_s), "version": __version__}
     return environment.get_template(template).render(**values, **made).encode()
+
+
+def drawn(*parts: tuple[str, str | None]) -> Charts:
+    """Returns the existing drawings with their titles."""
+    return [(title, as_markup(svg)) for title, svg in parts if svg is not None]
+
+
+def as_markup(svg: str) -> Any:
+    """Returns a drawing of matplotlib's, which has escaped its text."""
+    from markupsafe import Markup  # noqa: PLC0415 - jinja2's: see fill
+
+    return Markup(svg)

@@ -1,4 +1,4 @@
-"""The user's model: how it is loaded and checked, what it is given, how it is evaluated, and how it leaves a run.
+"""The user's model: loading, checks, batches, evaluation and export.
 
 May import the feed's columns, the wire's messages and below. Never speaks to the driver or to another node.
 """

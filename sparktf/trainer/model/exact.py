@@ -28,7 +28,7 @@ def check_compiled(model: Any, name: str, flavour: Flavour) -> None:
             f"model: {name} returned a model that is not compiled: call model.compile(optimizer, loss)"
         )
     if not getattr(model, "loss", None):
-        raise ModelContractError(f"model: {name} compiled its model without a loss")
+        raise ModelContractError(f"model: {name} compiled its model without a loss: pass one to model.compile")
     base = importlib.import_module(flavour).Model
     for method in ("train_step", "test_step", "compute_loss"):
         if getattr(type(model), method) is not getattr(base, method):

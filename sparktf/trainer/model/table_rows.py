@@ -67,7 +67,7 @@ def copy_rows(target: Sequence[Any], source: Sequence[Any], to: RowIndices, rows
 
 
 def _by_shard(shards: Sequence[Any], rows: RowIndices) -> Iterator[tuple[Any, Any, RowIndices]]:
-    """Yields each shard that has some of the rows, which of them, and where it has them."""
+    """Yields each shard that has some of the rows, which of them (bool), and their positions in the shard."""
     for place, shard in enumerate(shards):
         at = rows % len(shards) == place
         if at.any():

@@ -1,4 +1,4 @@
-"""From the feed's columns to tensors: what crosses into a `tf.function`, and how a model sees a slice of it."""
+"""Converts the feed's columns to tensors for a `tf.function`, and slices of these to a model's batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Tensors = dict[str, Any]
 
 
 def signature(spec: FeedSpec) -> Tensors:
-    """Returns the `tf.TensorSpec` of every feature, any number of rows."""
+    """Returns the `tf.TensorSpec` of every feature, for any number of rows."""
     return {feature.key: _spec(feature) for feature in spec.features}
 
 
@@ -34,12 +34,12 @@ def _rows_spec(feature: Feature, dtype: str) -> Any:
 
 
 def decoded_signature(features: Iterable[Feature]) -> Tensors:
-    """Returns what `decoded` makes of the tensors of some features: text is string tensors."""
+    """Returns the specification of `decoded` tensors of some features."""
     return {feature.key: _rows_spec(feature, feature.dtype) for feature in features}
 
 
 def to_tensors(columns: Columns) -> Tensors:
-    """Returns the columns as tensors. Where that can be, they lie in the columns' own memory, which they keep."""
+    """Returns the columns as tensors, which share the columns' memory if possible, and keep it alive."""
     return {key: _to_tensor(column) for key, column in columns.items()}
 
 
@@ -55,10 +55,10 @@ def _to_tensor(column: Column) -> Any:
 
 
 def in_place(array: Array) -> Any:
-    """Returns a tensor over an array's memory, where TensorFlow's kernels can read it there; else over a copy.
+    """Returns a tensor over an array's memory if TensorFlow's kernels can use it; else over a copy.
 
-    `tf.convert_to_tensor` always copies, into memory that is new to the process each time. A kernel may have this
-    memory to work in: the feed hands out each row once.
+    `tf.convert_to_tensor` always copies into new memory. Kernels may write to this memory, since the feed hands out
+    each row once.
     """
     if array.ctypes.data % ALIGNMENT:
         return tf.convert_to_tensor(array)
@@ -89,9 +89,9 @@ def _decoded(values: Any, codes: Any) -> Any:
 
 
 def example(spec: FeedSpec, rows: int = 1) -> Tensors:
-    """Returns zeros (empty texts) of the feed's dtypes and shapes, to look at a model with; text already decoded.
+    """Returns zeros and empty strings of the feed's dtypes and shapes, decoded; ragged ones have one value.
 
-    They are for a graph that is not run: no model need take such rows. Ragged ones have one value.
+    For tracing only: a model may refuse such rows.
     """
     return {f.key: _example(f, rows) for f in spec.features}
 
@@ -103,10 +103,9 @@ def _example(feature: Feature, rows: int) -> Any:
 
 
 class Layout:
-    """How a batch is handed to one particular model: x, y and sample weights in the structures it expects.
+    """The structures of x, y and sample weights that a particular model expects.
 
-    One input or output goes bare; several go as a dict of names, or as a list in the model's own order where its call
-    returns a list.
+    A single input or output is passed bare; several as a dict by name, or as a list if the model's call returns a list.
     """
 
     def __init__(self, spec: FeedSpec, output_names: tuple[str, ...] = ()) -> None:
@@ -122,7 +121,7 @@ class Layout:
         plain function, so it is made `[batch, 1]`, as Keras's own `fit` does.
 
         Raises:
-            ModelContractError: nobody knows how many axes an output has.
+            ModelContractError: the rank of an output is unknown.
         """
         self._outputs_are_list = isinstance(y_pred, (list, tuple))
         names = self._output_names or tuple(t.name for t in self._spec.targets)
@@ -155,7 +154,7 @@ class Layout:
         return (x, y) if weight is None else (x, y, weight)
 
     def sample_weight(self, rows: Tensors) -> Any:
-        """Returns the sample weights, None where there are none."""
+        """Returns the sample weights, if there are any."""
         weights = {w.name: rows[w.key] for w in self._spec.weights}
         if not weights:
             return None
@@ -176,10 +175,9 @@ class Layout:
 
 
 def _is_column(name: str, prediction: Any) -> bool:
-    """Whether a prediction is [batch, 1]."""
     if prediction.shape.rank is None:
         raise ModelContractError(
-            f"model: how many axes the output of '{name}' has is not known until it is computed: give it a shape, by "
-            "tf.ensure_shape where it comes from tf.py_function or tf.numpy_function"
+            f"model: the rank of output '{name}' is unknown before it is computed: give it a shape, by tf.ensure_shape "
+            "if it comes from tf.py_function or tf.numpy_function"
         )
     return tuple(prediction.shape[1:]) == (1,)

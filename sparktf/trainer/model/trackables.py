@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sparktf.layers.model_tables import large_embeddings
 from sparktf.wire.control import Flavour
 
 
@@ -59,3 +60,13 @@ def _adding_to(iterations: Any) -> Callable[[Any], Any]:
             return iterations.value.assign_add(tf.cast(n, iterations.value.dtype))
 
     return add
+
+
+def on_large_tables(model: Any) -> list[str]:
+    """Returns a warning for each large Keras Embedding of a model on parameter servers."""
+    home = "sparktf.layers.tf_keras" if flavour_of([model]) == "tf_keras" else "sparktf.layers"
+    return [
+        f"model: Embedding '{name}' is a table of {nbytes / (1 << 20):.1f} MiB on one parameter server, and updates "
+        f"may go through all of it: {home}.ShardedEmbedding touches only the rows in use"
+        for name, nbytes in large_embeddings(model).items()
+    ]

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from sparktf.config.patience import WatchedMetric
-from sparktf.errors import PreflightError, TimeUpError
+from sparktf.errors import ModelContractError, PreflightError, TimeUpError
 from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged_evaluations, metric_rule
 from sparktf.results.result import Stopped
 from sparktf.results.time_limit import Ending, Took, is_time_up, no_time, reserve_s
 from sparktf.sequence import Stream
-from sparktf.trainer.model.learning_rate import LearningRate
+from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.plateau import by_epoch, is_enough, is_reduction_due, plateau_text, standstill
 from sparktf.trainer.node.position import Position
@@ -219,3 +219,29 @@ class EpochEnd:
             return None
         took, total_s = self._took, time.monotonic() - self._trained_s
         return Ending(evaluation_s=took.evaluation_s, checkpoint_s=took.checkpoint_s, total_s=total_s)
+
+
+class LearningRate:
+    """The optimizer's learning rate, a variable that checkpoints hold."""
+
+    def __init__(self, optimizer: Any, key: str) -> None:
+        """Finds the variable, which the configuration's `key` will set.
+
+        Raises:
+            ModelContractError: the optimizer follows a schedule.
+        """
+        rate = getattr(optimizer, "_learning_rate", None)
+        if not hasattr(rate, "assign"):
+            raise ModelContractError(
+                f"{key} sets the learning rate, but {type(optimizer).__name__} follows a schedule: compile the model "
+                "with a number"
+            )
+        self._variable = tensorflow_variable(rate)
+
+    def get(self) -> float:
+        """Returns the value, this node's of a distributed variable."""
+        return float(self._variable.numpy())
+
+    def set(self, value: float) -> None:
+        """Sets the value; called on all nodes that train together."""
+        self._variable.assign(value)

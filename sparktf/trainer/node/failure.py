@@ -10,14 +10,15 @@ import errno
 import linecache
 import re
 import traceback
+from itertools import takewhile
 from pathlib import Path
 from types import FrameType, TracebackType
 
 import tensorflow as tf
 
 from sparktf.errors import ErrorRecord, NotStoredError, SparkTFError, Verdict
+from sparktf.topology import ClusterSpec
 from sparktf.trainer.model.said import first_line, without_colours
-from sparktf.trainer.node.peers import said_of_peers
 from sparktf.wire.trainer_spec import Function, TrainerSpec
 
 _PEER_ERRORS = (
@@ -112,7 +113,7 @@ def _is_lack_of_memory(error: BaseException) -> bool:
 
 
 def _more_memory(spec: TrainerSpec) -> str:
-    """Returns what to do about a lack of it."""
+    """Returns the remedy for a lack of memory."""
     if isinstance(spec, Function):
         return "raise spark.executor.memoryOverhead or have the function hold less"
     return f"raise {spec.config.cluster.node_memory.key} (spark.executor.memoryOverhead) or lower train.batch_size"
@@ -140,3 +141,37 @@ def _below_sparktf(trace: TracebackType | None) -> TracebackType | None:
 
 def _walk(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
     return list(traceback.walk_tb(trace))
+
+
+_TASK = re.compile(r"/job:(\w+)(?:/replica:\d+)?/task:(\d+)")
+_ABORTED = "Collective ops is aborted by: "
+_REPORTED = re.compile(r"^Error reported from \S+: ")
+_AROUND = re.compile(
+    r"Graph execution error:|Detected at node |File \"|\[\[\{\{node |<stack traces unavailable>"
+    r"|\d+ root error\(s\) found|The error could be from a previous "
+)
+"""Beginnings of lines that name places in the graph."""
+_PREFIX = re.compile(r"^(\{\{function_node [^}]*\}\} |\(\d+\) [A-Z_]+: +)+")
+
+
+def said_of_peers(text: str, cluster: ClusterSpec) -> str:
+    """Returns an error's text with TensorFlow's task names replaced by nodes and addresses.
+
+    TensorFlow puts a stack of the graph before the text, and the tasks that it means on lines of their own.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    lines = [_PREFIX.sub("", line) for line in lines if line and not _AROUND.match(line)]
+    begin = next((i for i, line in enumerate(lines) if _ABORTED in line), 0)
+    first, rest = lines[begin : begin + 1], lines[begin + 1 :]
+    said = _REPORTED.sub("", first[0].partition(_ABORTED)[2] or first[0]) if first else ""
+    if said.endswith(":"):
+        said = f"{said} {', '.join(takewhile(_TASK.fullmatch, rest))}".rstrip(": ")
+    elif found := next((line for line in rest if _TASK.search(line) or line.startswith("RPC: ")), ""):
+        said = f"{said} ({found.rstrip(':')})"
+    return _TASK.sub(lambda task: _node(task, cluster), said)
+
+
+def _node(task: re.Match[str], cluster: ClusterSpec) -> str:
+    role, index = task[1], int(task[2])
+    addresses = {"chief": cluster.chief, "worker": cluster.worker, "ps": cluster.ps}.get(role, ())
+    return f"{role} {index} at {addresses[index]}" if index < len(addresses) else task[0]

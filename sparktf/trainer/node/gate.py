@@ -86,7 +86,7 @@ class Gate:
         try:
             names = [name for name in source.files if name.startswith(SAVED_MODEL)]
             if not names:
-                raise ModelContractError("it is not whole")
+                raise ModelContractError("its SavedModel is missing")
             download(self._place.storage, source.path, names, folder)
             champion = Champion(folder, self._model)
         except StorageNotFoundError:

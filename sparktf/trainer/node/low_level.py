@@ -118,7 +118,7 @@ class LowLevelNode(ABC):
         if not self._restored:
             raise ModelError("train(node) returned without calling node.restore(model=..., ...)")
         if not self._begun and has_epochs:
-            raise ModelError("train(node) returned without looping over node.epochs(), of which some are left")
+            raise ModelError("train(node) returned without looping over node.epochs(): train in such a loop")
         early = self._is_inside
         if early:
             self._leave_epoch()

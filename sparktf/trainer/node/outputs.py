@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import tensorflow as tf
 
 from sparktf.errors import NotStoredError, StorageError
 from sparktf.feed.arrays.columns import Columns, row_count
 from sparktf.knobs import KNOBS
-from sparktf.results.keep import KeepRule
 from sparktf.sequence import Stream
+from sparktf.storage.base import Storage
 from sparktf.storage.transactions.checkpoints import upload_folder
 from sparktf.trainer.model.export import export_model
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predict import made_up_rows, predictions_of
 from sparktf.trainer.model.predictions import Predictions
 from sparktf.trainer.model.written import check_written
-from sparktf.trainer.node.best import BestEpoch
 from sparktf.trainer.node.fresh import check_loads
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
-from sparktf.trainer.node.summaries import Summaries
 from sparktf.wire.control import Action, Metrics
 from sparktf.wire.uploads import StagedFile
 
@@ -72,10 +70,6 @@ class Output:
             values=values,
         )
         self._place.send(Action.METRICS, message)
-
-    def best_epoch(self, rule: KeepRule, sum_over_workers: Callable[[Any], Any]) -> BestEpoch:
-        """Returns where the best weights are kept, those that the attempt before has left among them."""
-        return BestEpoch(rule, self._place, sum_over_workers)
 
     def check(self, model: UserModel) -> None:
         """Checks before training that a model can be exported.
@@ -140,3 +134,56 @@ class Output:
             self._summaries.flush()
         except StorageError as error:
             self._place.warn(f"TensorBoard's summaries are not stored: {error}")
+
+
+# As `tf.summary.scalar` writes it; that function needs the tensorboard package, which only readers need.
+_SCALAR = tf.compat.v1.SummaryMetadata(
+    plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"),
+    data_class=1,  # DATA_CLASS_SCALAR
+)
+
+
+class Summaries:
+    """Collects scalars, and writes whole event files for TensorBoard (HDFS has no shared append), by stream."""
+
+    def __init__(self, storage: Storage, target: str, work: Path, attempt: int) -> None:
+        self._storage = storage
+        self._target = target
+        self._work = work / "tensorboard"
+        self._attempt = attempt
+        self._segment = 0
+        self._scalars: list[tuple[str, str, float, int]] = []
+
+    def scalar(self, stream: str, name: str, value: float, step: int) -> None:
+        """Keeps one value for the next `flush`."""
+        self._scalars.append((stream, name, value, step))
+
+    def flush(self) -> None:
+        """Writes and uploads the values since the last flush.
+
+        Raises:
+            StorageError: a file could not be written or uploaded; the values are kept.
+        """
+        if not self._scalars:
+            return
+        self._segment += 1
+        try:
+            self._write()
+            upload_folder(self._storage, self._work, self._target)
+        except StorageError:
+            raise
+        except (tf.errors.OpError, OSError) as error:
+            raise StorageError(f"{self._work} cannot be written: {error}") from error
+        finally:
+            shutil.rmtree(self._work, ignore_errors=True)
+        self._scalars.clear()
+
+    def _write(self) -> None:
+        """Writes one event file for each stream into the local folder."""
+        for stream in sorted({stream for stream, *_ in self._scalars}):
+            suffix = f".{self._attempt:03d}-{self._segment:05d}"
+            writer = tf.summary.create_file_writer(str(self._work / stream), filename_suffix=suffix)
+            with writer.as_default():
+                for _, name, value, step in (s for s in self._scalars if s[0] == stream):
+                    tf.summary.write(name, tf.constant(value, tf.float32), step=step, metadata=_SCALAR)
+            writer.close()

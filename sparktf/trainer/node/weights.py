@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from sparktf.errors import PreflightError
 from sparktf.feed.pipeline import NodeFeed
@@ -15,11 +19,12 @@ from sparktf.trainer.model.averages import take_averages
 from sparktf.trainer.model.evaluate import Evaluator, Sharing
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.trackables import value_of
-from sparktf.trainer.node.best import BestEpoch
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.gate import Gate
 from sparktf.trainer.node.member import Member
+from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
+from sparktf.wire.restore import BestWeights
 
 _GATE_EVALUATIONS = 2
 """The gate takes as long as this many evaluations if it reads the rows anew: there are two models."""
@@ -130,7 +135,7 @@ class Weights:
         self._evaluator = Evaluator(self._copy.model, self._sharing.sum, spec.config.train.validation_batch_size)
         self._evaluator.warm_up()
         rule = keep_rule(spec.config.train, self._evaluator.names())
-        self._best = None if rule is None else self._member.output.best_epoch(rule, self._sharing.sum)
+        self._best = None if rule is None else BestEpoch(rule, self._member.place, self._sharing.sum)
         if spec.config.gate is not None:
             self._gate = Gate(spec.config.gate, self._member.place, self._copy.model, self._evaluator, self._sharing)
         return rule
@@ -214,3 +219,43 @@ class Weights:
         if epoch == BEGUN:
             self._passes_before = 1
         return self._member.input.open(Stream.VALIDATION, epoch + self._passes_before)
+
+
+class BestEpoch:
+    """Keeps the weights of the best evaluation so far.
+
+    Those of this attempt are a local copy on every node, so that the export does not depend on the storage; those of an
+    earlier attempt are a committed checkpoint.
+    """
+
+    def __init__(self, rule: KeepRule, place: Place, sum_over_workers: Callable[[Any], Any]) -> None:
+        """Writes nothing yet."""
+        self._rule = rule
+        self._place = place
+        self._folder = place.work / "best"
+        self._sum = sum_over_workers
+        self._restored: BestWeights | None = place.spec.restore.best if place.spec.restore else None
+        self._best = self._restored.evaluation if self._restored is not None else None
+
+    def offer(self, evaluation: Evaluation, checkpoint: LocalCheckpoint) -> None:
+        """Keeps the current weights if the leader finds them the best so far; called on every node."""
+        better = self._place.leads and self._rule.is_better(evaluation, self._best)
+        if int(self._sum(np.array([better], np.int64))[0]):
+            shutil.rmtree(self._folder, ignore_errors=True)
+            checkpoint.write(self._folder)
+            self._best, self._restored = evaluation, None
+
+    def restore(self, checkpoint: LocalCheckpoint) -> Kept | None:
+        """Restores and describes the best weights; None if no evaluation gave a number.
+
+        Raises:
+            StorageError: an earlier attempt's checkpoint cannot be downloaded.
+        """
+        if self._best is None:
+            return None
+        if self._restored is not None:
+            checkpoint.restore_files(self._place.storage, self._restored.path, self._restored.files, self._folder)
+        else:
+            checkpoint.read(self._folder)
+        best, rule = self._best, self._rule
+        return Kept(epoch=best.epoch, step=best.step, metric=rule.metric, mode=rule.mode, value=rule.value(best))

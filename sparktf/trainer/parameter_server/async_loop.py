@@ -281,7 +281,6 @@ class AsyncLoop:
         self._around.send(self._number, self.position.epoch, updates, self._tally.acknowledged)
 
     def _receive(self) -> None:
-        """Waits a moment for results, and processes them."""
         self._take_all(_LOOK_S)
 
     def _take_all(self, wait_s: float) -> None:

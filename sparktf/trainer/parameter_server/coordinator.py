@@ -12,8 +12,8 @@ import tensorflow as tf
 from sparktf.errors import ModelContractError
 from sparktf.topology import NodeId
 from sparktf.trainer.model.evaluate import ALONE
-from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import UserModel, is_low_level, load_function
+from sparktf.trainer.model.trackables import on_large_tables
 from sparktf.trainer.node.checkpoint_writer import CheckpointWriter
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.member import Member

@@ -10,11 +10,17 @@ from typing import Any
 from sparktf.errors import ModelContractError, ModelError
 from sparktf.feature import FeedSpec
 from sparktf.sequence import Stream
-from sparktf.trainer.model.large_tables import on_large_tables
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import example
 from sparktf.trainer.model.tracing import traced
-from sparktf.trainer.model.trackables import count_atomically, flavour_of, models_in, tensorflow_variable, weights_of
+from sparktf.trainer.model.trackables import (
+    count_atomically,
+    flavour_of,
+    models_in,
+    on_large_tables,
+    tensorflow_variable,
+    weights_of,
+)
 from sparktf.trainer.node.low_level import LowLevelNode
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Position

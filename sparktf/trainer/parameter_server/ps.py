@@ -1,14 +1,20 @@
-"""The life of a parameter server: it holds variables for whoever connects, and moves the files of its own.
+"""A parameter server: it holds variables, and writes and reads their files when the coordinator says so.
 
-What it holds, and when that is written, it is told by the coordinator.
+Workers share its way to start TensorFlow's server, and to report that they are ready.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+import tensorflow as tf
+
+from sparktf.trainer.model.model import versions
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.parameter_server.checkpoint.shard import Shard
-from sparktf.trainer.parameter_server.listening import listen, ready
 from sparktf.trainer.parameter_server.meter import ProcessMeter
+from sparktf.wire.control import Ready
+from sparktf.wire.data import DataAddress
 
 
 def serve(place: Place) -> None:
@@ -20,4 +26,19 @@ def serve(place: Place) -> None:
     place.enter("serving")
     place.measure(ProcessMeter())
     place.leave()
-    del server, shard  # until here, they must live
+    del server, shard  # they must live until here
+
+
+def listen(place: Place) -> Any:
+    """Starts TensorFlow's server at the node's address; it serves while the process lives."""
+    tf.get_logger().setLevel("ERROR")
+    spec = place.spec
+    # A worker does not need the other workers' addresses, so that successors may be anywhere.
+    addresses = {role: list(hosts) for role, hosts in spec.cluster.model_dump().items() if hosts}
+    return tf.distribute.Server(addresses, job_name=spec.node.role.value, task_index=spec.node.index, protocol="grpc")
+
+
+def ready(place: Place, data: DataAddress | None = None) -> None:
+    """Tells the driver that the coordinator may connect, and the address for feeders, if Spark feeds this node."""
+    message = Ready(**place.spec.sender, replicas=1, keras="none", versions=versions("none"), weights=0, data=data)
+    place.ready(message)

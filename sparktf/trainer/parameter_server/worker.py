@@ -21,8 +21,8 @@ from sparktf.knobs import KNOBS
 from sparktf.trainer.node.inputs import Input
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
-from sparktf.trainer.parameter_server.listening import listen, ready
 from sparktf.trainer.parameter_server.meter import ProcessMeter, WorkMeter
+from sparktf.trainer.parameter_server.ps import listen, ready
 from sparktf.trainer.parameter_server.update.packing import DONE, PART_DONE, PAUSE, ROWS, WHO, flatten
 
 

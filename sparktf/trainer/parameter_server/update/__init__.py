@@ -1,4 +1,4 @@
-"""One update of one worker: the function that it runs, what it reads and sends, and in how many messages.
+"""One update of one worker: its function, its reads and writes, and how they are packed into messages.
 
 May import the model and below. Never knows the other workers.
 """

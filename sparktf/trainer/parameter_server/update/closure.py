@@ -1,9 +1,10 @@
-"""What runs on a worker: updates of the model with the rows that its own process brings."""
+"""The closure of a worker: updates of the model with rows of its own process."""
 
 from __future__ import annotations
 
 import math
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,34 +17,28 @@ from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of
 from sparktf.trainer.model.tracing import recording
 from sparktf.trainer.model.trackables import count_atomically
-from sparktf.trainer.parameter_server.update.handles import without_handles
 from sparktf.trainer.parameter_server.update.packed_rows import PackedRows
 from sparktf.trainer.parameter_server.update.packed_variables import PackedVariables, small
 from sparktf.trainer.parameter_server.update.packing import bring_rows, mark_trained
-from sparktf.trainer.parameter_server.update.stages import Stages, Touched
-from sparktf.trainer.parameter_server.update.staleness import StaleUpdates
+from sparktf.trainer.parameter_server.update.stages import Stages, StaleUpdates, Touched
 
 _CLIPS = ("clipnorm", "clipvalue", "global_clipnorm")
 """Settings of an optimizer."""
 
 
 class Closure:
-    """A function that any worker can be given: it takes rows, makes updates of them, and answers receipts.
+    """A function for any worker: it takes rows, makes updates of them, and returns receipts.
 
-    It is not said which worker runs it, and it may be run again where it was broken off.
+    TensorFlow chooses the worker, and may run it again after it broke off.
 
     Attributes:
-        function: To be scheduled with what `packing.asked_for` returns; returns the receipts as JSON. It measures where
-            its time goes, and how stale its updates are.
-        traced_s: So long it took to trace it.
+        function: Schedule it with the result of `packing.asked_for`; returns the receipts as JSON. It measures its
+            stages, and the staleness of its updates.
+        traced_s: Seconds that tracing it took.
     """
 
     def __init__(self, strategy: Any, model: UserModel, *, batch_size: int) -> None:
-        """Lets the model create its lazy variables, and traces the function; to be called in the strategy's scope.
-
-        Args:
-            batch_size: Rows of an update.
-        """
+        """Lets the model create its lazy variables, and traces the function; call it in the strategy's scope."""
         self._strategy = strategy
         self._model = model
         self._batch_size = batch_size
@@ -55,7 +50,7 @@ class Closure:
         self._small: list[int] = []
         with naming_tensors(model.spec), recording():
             strategy.run(self._warm_up)
-        # What clips gradients would fetch them back from the parameter servers.
+        # Clipping would fetch the gradients back from the parameter servers.
         self._clips = any(getattr(model.optimizer, name, None) for name in _CLIPS)
         self._tables = [] if self._clips else [table for table in sharded_layers(model.model) if table.trainable]
         rows = {id(shard) for table in self._tables for shard in table.shard_variables()}
@@ -66,7 +61,7 @@ class Closure:
         self.traced_s = time.monotonic() - began_s
 
     def plain(self) -> Any:
-        """Traces and returns what does as `function`, and measures nothing; to be called once."""
+        """Traces and returns a version of `function` that does not measure; call it once."""
         with self._strategy.scope(), naming_tensors(self._model.spec):
             return self._traced(self._run_plain)
 
@@ -79,7 +74,7 @@ class Closure:
         rows, n, take = bring_rows(self._model.spec, asked)
         table = self._stale.begin()
         sums = self._updates(rows, n, self._update, table)
-        # The loop is over when its sums are there: a graph's outputs wait for all that it changes.
+        # The loop is over when its sums are available: a graph's outputs wait for all its side effects.
         return mark_trained(take, sums, self._stale.end(table))
 
     def _run_plain(self, asked: Any) -> Any:
@@ -91,17 +86,16 @@ class Closure:
         """Makes the updates of all rows.
 
         Args:
-            make: Makes one of some rows; returns its loss, and the seconds that it took to read and to compute:
-                float32 [3]. And what it has read for the next one.
-            args: For `make`, behind the rows.
-            read: For the first one, behind the others.
+            make: Makes one update from rows, `args` and the values read before; returns float32 [3], its loss and the
+                seconds of reading and of computing, and the values read for the next one.
+            read: The values for the first update.
 
         Returns:
-            float32 [3]: the sum of the loss over the rows, and those of the seconds.
+            float32 [3]: the sums over the rows of the loss, and of the seconds.
         """
         updates = (n + self._batch_size - 1) // self._batch_size
 
-        # Not inside of `strategy.run`: Keras 3 could not apply gradients there.
+        # The loop is outside of `strategy.run`: inside, Keras 3 cannot apply gradients.
         def update(k: Any, sums: Any, *read: Any) -> tuple[Any, ...]:
             start = k * self._batch_size
             stop = tf.minimum(start + self._batch_size, n)
@@ -134,11 +128,11 @@ class Closure:
         loss, gradients, _ = self._gradients(rows, together)
         self._apply(gradients, together)
         self._stale.count(touched.writes())
-        # The next update's values come back from where these gradients go: one trip for both.
+        # The values for the next update return from the servers that these gradients go to: one round trip for both.
         return tf.stack([loss / self._replicas, math.nan, math.nan]), *together.read()
 
     def _gradients(self, rows: Tensors, together: PackedVariables) -> tuple[Any, list[Any], list[Any]]:
-        """Returns the loss, the gradients by all variables, and what was read of these together."""
+        """Returns the loss, the gradients by all variables, and the values that were read packed."""
         tables, scale = PackedRows(self._tables), tf.constant(float(self._replicas))
         with together.in_use(), tables.in_use():
             loss, found = self._model.gradients(rows, scale, [*together.values, tables.anchor])
@@ -154,3 +148,34 @@ class Closure:
         _, gradients = self._model.gradients(example(self._model.spec), tf.constant(1.0))
         self._small = small(self._variables, gradients)
         self._model.check_losses()
+
+
+def without_handles(function: Any) -> Any:
+    """Returns an equal concrete function of one tensor that captures no handles of variables on parameter servers.
+
+    TensorFlow sends all captured tensors with every call, some 140 bytes for a variable's handle. For a small model
+    with its optimizer that is more than all else that an execution sends over the coordinator's link. So the servers
+    keep the handles in a staging area, where the function finds them.
+    """
+    captured = function.captured_inputs
+    held: dict[str, list[int]] = {}
+    for number, tensor in enumerate(captured):
+        device = tensor.device if tensor.dtype == tf.resource else ""
+        if tf.DeviceSpec.from_string(device).job == "ps":
+            held.setdefault(device, []).append(number)
+    name = f"sparktf_handles_{uuid.uuid4().hex}"
+    for device, numbers in held.items():
+        with tf.device(device):
+            tf.raw_ops.Stage(values=[captured[number] for number in numbers], shared_name=name)
+
+    def call(argument: Any) -> Any:
+        inputs = list(captured)
+        for device, numbers in held.items():
+            with tf.device(device):
+                found = tf.raw_ops.StagePeek(index=0, dtypes=[tf.resource] * len(numbers), shared_name=name)
+            for number, handle in zip(numbers, found, strict=True):
+                inputs[number] = handle
+        return function._call_flat([argument], inputs)
+
+    (signature,) = function.structured_input_signature[0]
+    return tf.function(call, input_signature=[signature], autograph=False).get_concrete_function()

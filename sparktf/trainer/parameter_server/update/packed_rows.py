@@ -1,7 +1,7 @@
-"""Rows of tables cross together: an update sends each server the ids of its shards in one message, and each id once.
+"""Packs rows of tables: an update sends each server the distinct ids of its shards in one message.
 
-The rows come back in one message, and so do their gradients go: to where the ids are already. By itself each shard
-would have a message of its own for each, and ids that come several times would cross as often, and their rows too.
+The rows come back in one message, and their gradients go in one to where the ids are already. Otherwise each shard
+would need its own messages, and repeated ids and their rows would be sent repeatedly.
 """
 
 from __future__ import annotations
@@ -18,13 +18,7 @@ from sparktf.layers.row_updates import RowGradient, summed
 
 
 class _Crossed(NamedTuple):
-    """Rows of some shards of one server that were read.
-
-    Attributes:
-        shards: The tf.Variables.
-        ids: Of the rows of each, on the server.
-        sizes: How many these are.
-    """
+    """Rows that were read from shards of one server, with their ids and the ids' counts, on the server."""
 
     shards: list[Any]
     ids: list[Any]
@@ -35,16 +29,12 @@ class PackedRows:
     """The tables of an update in the graph that is being recorded.
 
     Attributes:
-        anchor: What there has to be a gradient by: whoever asks for it, has those of the rows made.
+        anchor: Ask for the gradient by this tensor, which makes those of the rows.
         values: The rows that were read, on the worker.
     """
 
     def __init__(self, layers: Sequence[Any]) -> None:
-        """Reads nothing yet.
-
-        Args:
-            layers: ShardedEmbeddings that are trained.
-        """
+        """Reads nothing yet; `layers` are trained ShardedEmbeddings."""
         self.anchor = tf.zeros(())
         self.values: list[Any] = []
         self._layers = layers
@@ -53,9 +43,9 @@ class PackedRows:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Has the layers look up rows here; but functions, branches and loops in the graph read by themselves."""
+        """Makes the layers look up rows here; functions, branches and loops in the graph read by themselves."""
         for layer in self._layers:
-            # Where tf_keras has AutoGraph convert a layer's call, this is to stay what it is.
+            # Keeps tf_keras's AutoGraph, which converts a layer's call, from converting this function, too.
             layer.rows_of = tf.autograph.experimental.do_not_convert(partial(self._rows_of, layer.rows_of))
         try:
             yield
@@ -64,10 +54,10 @@ class PackedRows:
                 del layer.rows_of
 
     def gradients(self, variables: Sequence[Any], found: Sequence[Any]) -> list[Any]:
-        """Returns the gradients by all variables of the update; those of rows lie on their servers.
+        """Returns the gradients by all variables of the update; those of rows are on their servers.
 
         Args:
-            found: What has another part in them, such as a regularizer.
+            found: Other contributions to them, such as of a regularizer.
         """
         merged = list(found)
         for place, variable in enumerate(variables):
@@ -99,7 +89,7 @@ class PackedRows:
         return tf.gather(unique, places)
 
     def _read(self, device: str, shards: list[Any], ids: list[Any]) -> list[Any]:
-        """Returns rows of some shards of one server."""
+        """Reads rows from some shards of one server."""
         sizes = tf.stack([tf.size(own, out_type=own.dtype) for own in ids])
         packed = tf.concat([sizes, *ids], 0)
         with tf.device(device):

@@ -1,7 +1,7 @@
-"""Small variables cross together: an update reads those of one server in one message, and so go its gradients.
+"""Packs small variables: an update reads those of one server in one message, and sends their gradients in one.
 
-Each message costs both sides as much processor time as copying a megabyte, whatever is in it: an update of a small
-model is little else than messages.
+Each message costs both sides as much processor time as copying a megabyte, whatever its size, and an update of a small
+model consists of little else than messages.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
 _BRANCHES = (branches.CondBranchFuncGraph, branches.WhileCondFuncGraph, branches.WhileBodyFuncGraph)
 _SMALL_NBYTES = 1 << 17
-"""A larger variable crosses by itself: its gradient need not wait for others, and its message is worth its cost."""
+"""A larger variable is sent by itself: its gradient need not wait for others, and its message is worth its cost."""
 
 
 def small(variables: Sequence[Any], gradients: Sequence[Any]) -> list[int]:
-    """Returns the places of the tf.Variables that may cross together.
+    """Returns the places of the tf.Variables to pack.
 
     Args:
-        gradients: By these variables, of some update: what only uses rows of a variable does not read all of it.
+        gradients: Example gradients by these variables: a sparse one belongs to a variable that is not read whole.
     """
     pairs = enumerate(zip(variables, gradients, strict=True))
     return [i for i, (variable, gradient) in pairs if isinstance(gradient, tf.Tensor) and _is_small(variable, gradient)]
 
 
 class PackedVariables:
-    """The small variables of an update in the graph that is being recorded, as they are when this is made.
+    """The packed variables of an update in the graph that is being recorded, with their current values.
 
     Attributes:
-        flat: What was read of them, on the worker: those of each server in one tensor.
+        flat: Their values on the worker, those of each server in one tensor.
         values: The same, one by one, in the order of their places.
     """
 
@@ -44,8 +44,8 @@ class PackedVariables:
 
         Args:
             variables: The tf.Variables of the update.
-            places: As `small` has them.
-            read: What `read` has returned before, where they have not changed since.
+            places: The result of `small`.
+            read: The result of `read` if they have not changed since.
         """
         self._places = sorted(places, key=lambda place: variables[place].device)
         self._variables = [variables[place] for place in self._places]
@@ -55,11 +55,11 @@ class PackedVariables:
         self.values = [part for flat, group in zip(self.flat, groups, strict=True) for part in _parts(flat, group)]
 
     def read(self) -> list[Any]:
-        """Returns what they are now, as `flat` has it."""
+        """Returns their current values in the form of `flat`."""
         flats = []
         for device, group in self._of_servers():
             with tf.device(device):
-                # Not the wrapper's value, which may be what was read before.
+                # Not the wrapper's value, which may be one that was read before.
                 flat = _flat([_inner(variable).value() for variable in group])
             flats.append(tf.identity(flat))
         return flats
@@ -69,7 +69,7 @@ class PackedVariables:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Has the variables be what was read of them, but for functions in the graph: they may be called in others."""
+        """Replaces reads of the variables by the packed values, except in functions, which other graphs may call."""
         inner = [_inner(variable) for variable in self._variables]
         for variable, value in zip(inner, self.values, strict=True):
             read = variable.value
@@ -81,7 +81,7 @@ class PackedVariables:
                 del variable.value
 
     def _is_here(self) -> bool:
-        """Whether the graph is being recorded, or a branch or a loop in it; the graph itself is a closure's loop."""
+        """Whether this graph, or a branch or a loop in it, is being recorded; this graph is itself a closure's loop."""
         graph = tf.compat.v1.get_default_graph()
         while graph is not self._graph and isinstance(graph, _BRANCHES):
             graph = graph.outer_graph
@@ -91,8 +91,8 @@ class PackedVariables:
         """Returns the gradients by all variables of the update.
 
         Args:
-            by_variable: What reads a variable by itself, such as rows of it, has its part in these.
-            by_value: Those by `values`.
+            by_variable: Gradients by other reads of a variable, such as of some rows.
+            by_value: Gradients by `values`.
         """
         found = list(by_variable)
         for place, gradient in zip(self._places, by_value, strict=True):
@@ -101,7 +101,7 @@ class PackedVariables:
         return found
 
     def sent(self, gradients: Sequence[Any]) -> list[Any]:
-        """Returns the same gradients, those by small variables on their parameter servers."""
+        """Returns the gradients, those by packed variables on their parameter servers."""
         found = list(gradients)
         pairs = [pair for pair in zip(self._places, self._variables, strict=True) if found[pair[0]] is not None]
         for device, some in groupby(pairs, lambda pair: pair[1].device):
@@ -114,14 +114,14 @@ class PackedVariables:
 
 
 def _is_small(variable: Any, gradient: Any) -> bool:
-    # Others have a way of their own to be read, such as with another dtype.
+    # Other classes override how they are read, for instance with another dtype.
     is_plain = type(_inner(variable)).value is BaseResourceVariable.value and variable.dtype == gradient.dtype
     is_known = variable.dtype == tf.float32 and variable.shape.is_fully_defined()
     return is_plain and is_known and 4 * variable.shape.num_elements() <= _SMALL_NBYTES
 
 
 def _inner(variable: Any) -> Any:
-    """Returns what the strategy has wrapped, by which all of a variable is read in the end."""
+    """Returns the variable that the strategy has wrapped, through which it is finally read."""
     return variable.get() if isinstance(variable, CachingVariable) else variable
 
 

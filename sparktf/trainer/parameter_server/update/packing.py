@@ -1,8 +1,8 @@
-"""How rows cross from a worker's feed into the graph that runs there: as a flat list of dense tensors.
+"""The protocol between a worker's feed and the graph that runs there: rows as a flat list of dense tensors.
 
-A PyFunc has no dicts, no pairs and no ragged tensors. What it answers is, for every feature in the order of the
-`FeedSpec`: its values, int32 codes where it is text; the row splits, where it is ragged; the distinct texts, where it
-is text. The coordinator, which traces the graph, and the worker, which answers, both go by this module.
+A PyFunc has no dicts, pairs or ragged tensors. It returns for every feature, in the order of the `FeedSpec`: its
+values, int32 codes for text; the row splits of a ragged one; the distinct strings of text. The coordinator, which
+traces the graph, and the worker, which answers, both use this module.
 """
 
 from __future__ import annotations
@@ -18,29 +18,28 @@ from sparktf.feed.arrays.columns import Array, Column, Columns, Ragged, Strings
 from sparktf.trainer.model.tensors import Tensors
 
 ROWS = "sparktf_rows"
-"""Token of the PyFunc that brings rows: (epoch, updates, acknowledged) -> flat tensors, number of rows, take."""
+"""Token of the PyFunc that returns rows: (epoch, updates, acknowledged) -> flat tensors, number of rows, take."""
 
 DONE = "sparktf_done"
 """Token of the PyFunc that marks a take as trained: (take, sums, stale) -> receipts, as JSON.
 
-sums: float32 [3], of the loss over the rows, and of the seconds that updates took to read and to compute, NaN where
-that was not measured; [1] where nobody tells these apart. stale: int64 [updates], how many others were applied between
-reading and applying; none where that was not measured.
+sums: float32 [3], of the loss over the rows, and of the seconds of reading and of computing, NaN if not measured; [1]
+if these cannot be told apart. stale: int64 [updates], the staleness of each update; empty if not measured.
 """
 
 PART_DONE = "sparktf_part_done"
-"""As `DONE`, of a take's first rows: (take, how many rows, sum of the loss over them) -> receipts."""
+"""As `DONE`, for only the first rows of a take: (take, number of rows, sum of the loss over them) -> receipts."""
 
 WHO = "sparktf_who"
-"""Token of the PyFunc that says who it is that was asked for a take, (take) -> int64 [4]: the worker's index, its
-incarnation, 0 if it can have no rows at present, and the take."""
+"""Token of the PyFunc that identifies the worker of a take, (take) -> int64 [4]: the worker's index, its incarnation, 0
+if it can have no rows at present, and the take."""
 
 PAUSE = "sparktf_pause"
-"""Token of the PyFunc that waits a little, (how often it has waited before) -> the same + 1."""
+"""Token of the PyFunc that waits a little, (number of waits before) -> the same + 1."""
 
 
 def flat_specs(spec: FeedSpec) -> list[tf.TensorSpec]:
-    """Returns dtype and shape of each flat tensor, any number of rows."""
+    """Returns the specification of each flat tensor, for any number of rows."""
     return [flat for feature in spec.features for flat in _flat_specs(feature)]
 
 
@@ -53,7 +52,7 @@ def _flat_specs(feature: Feature) -> Iterator[tf.TensorSpec]:
 
 
 def flatten(spec: FeedSpec, columns: Columns) -> list[Array]:
-    """Returns the flat tensors of some rows as arrays, which share the columns' memory where that can be."""
+    """Returns the flat tensors of some rows as arrays, which share the columns' memory if possible."""
     return [flat for feature in spec.features for flat in _flat(columns[feature.key])]
 
 
@@ -70,9 +69,9 @@ def _flat(column: Column) -> Iterator[Array]:
 
 
 def unflatten(spec: FeedSpec, tensors: Sequence[Any]) -> Tensors:
-    """Returns what the flat tensors stand for, as `sparktf.trainer.model.tensors.signature` has it; works in a graph.
+    """Returns the rows of flat tensors in the form of `sparktf.trainer.model.tensors.signature`; works in a graph.
 
-    A PyFunc's tensors have no static shape: they are given that of `flat_specs`.
+    A PyFunc's tensors have no static shape, and get that of `flat_specs`.
     """
     for tensor, flat in zip(tensors, flat_specs(spec), strict=True):
         tensor.set_shape(flat.shape)
@@ -88,23 +87,20 @@ def _joined(feature: Feature, left: Iterator[Any]) -> Any:
 
 
 def asked_for(epoch: int, updates: int, acknowledged: Sequence[tuple[int, int]]) -> Array:
-    """Returns what an execution is called with, in one tensor: each one more would be a call of its own.
+    """Returns the arguments of an execution in one tensor: each further tensor would cost another call.
 
     Args:
-        updates: It makes so many at most.
-        acknowledged: Of each worker the incarnation, and the number of its last receipt that has come.
+        updates: The most updates to make.
+        acknowledged: For each worker its incarnation, and the number of its last known receipt.
     """
     return np.array([epoch, updates, *(number for pair in acknowledged for number in pair)], np.int64)
 
 
 def bring_rows(spec: FeedSpec, asked: Any) -> tuple[Tensors, Any, Any]:
-    """Takes rows on the worker that an execution runs on; to be called once in its graph.
-
-    Args:
-        asked: What `asked_for` returns.
+    """Takes rows on the worker of an execution; called once in its graph, with the result of `asked_for`.
 
     Returns:
-        The rows, their number, and that of the take.
+        The rows, their number, and the number of the take.
     """
     kinds = [flat.dtype for flat in flat_specs(spec)]
     *flat, count, take = tf.raw_ops.PyFunc(
@@ -116,11 +112,7 @@ def bring_rows(spec: FeedSpec, asked: Any) -> tuple[Tensors, Any, Any]:
 
 
 def mark_trained(take: Any, sums: Any, stale: Any) -> Any:
-    """Marks a take as trained, once its sums are there; returns the receipts, as JSON.
-
-    Args:
-        sums: As of `DONE`, and so is `stale`.
-    """
+    """Marks a take as trained; returns the receipts, as JSON. See `DONE`."""
     (receipts,) = tf.raw_ops.PyFunc(input=[take, sums, stale], token=DONE, Tout=[tf.string])
     receipts.set_shape(())
     return receipts
