@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -88,7 +89,6 @@ METRICS: dict[str, Any] = {"stream": Stream.TRAIN, "epoch": 0, "step": 1, "rows"
 UPLOADED: dict[str, Any] = {"step": 1, "epoch": 0, "done": (), "keras": "keras"}
 SAID: dict[Action, Callable[[int], NodeMessage]] = {
     Action.READY: lambda n: Ready(**sender(CHIEF, n), replicas=1, keras="keras", versions={}, weights=1),
-    Action.ASSIGNMENT: lambda n: AssignmentRequest(**sender(EVALUATOR, n), stream=Stream.VALIDATION, epoch=0),
     Action.METRICS: lambda n: Metrics(**sender(CHIEF, n), **METRICS),
     Action.EPOCH_DONE: lambda n: EpochDone(**sender(CHIEF, n), **POSITION),
     Action.UPLOADED: lambda n: Uploaded(**sender(CHIEF, n), **UPLOADED),
@@ -117,6 +117,15 @@ def test_a_checkpoint_that_is_told_again_once_it_was_taken_is_taken_once(gang: G
     assert len(gang.attempt.take_saves()) == 1
     gang.say(Action.UPLOADED, said)
     assert gang.attempt.take_saves() == []
+
+
+def test_a_share_is_the_same_however_often_it_is_asked_for_and_is_not_kept(gang: Gang) -> None:
+    said = AssignmentRequest(**sender(EVALUATOR, 1), stream=Stream.VALIDATION, epoch=0)
+    first = gang.say(Action.ASSIGNMENT, said)
+    assert gang.say(Action.ASSIGNMENT, said) == first
+    kept = weakref.ref(first)
+    del first
+    assert kept() is None, "of a thousand nodes, answers would take hundreds of megabytes"
 
 
 def test_the_end_of_a_node_is_noted_once(gang: Gang) -> None:

@@ -102,6 +102,8 @@ class Dispatcher:
             Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._beat),
             Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
+            # A share is the same however often it is asked for, and those of a large plan are too large to be kept.
+            Action.ASSIGNMENT: Handler(AssignmentRequest, self._assignment),
             Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._training().lease, m)),
             Action.DEAL: Handler(DealRequest, lambda m: self._locked(self._of(Functions).deal, m)),
             **{action: Handler(kind, partial(self._once, action, serve)) for action, kind, serve in self._of_nodes()},
@@ -111,7 +113,6 @@ class Dispatcher:
         """Returns what nodes send again where an answer is lost."""
         return [
             (Action.READY, Ready, lambda m: self._locked(self._current().ready, m)),
-            (Action.ASSIGNMENT, AssignmentRequest, self._assignment),
             (Action.METRICS, Metrics, lambda m: self._locked(self._training().metrics_reported, m)),
             (Action.EPOCH_DONE, EpochDone, lambda m: self._locked(self._training().epoch_done, m)),
             (Action.UPLOADED, Uploaded, lambda m: self._locked(self._training().uploaded, m)),
