@@ -54,9 +54,10 @@ HALVES_unit := unit-a-o unit-p-z
 HALVES_trainer := trainer-others trainer-exactness
 HALVES_integration := integration-others integration-local
 HALVES_cluster := cluster-yarn cluster-hdfs
-# Of `make test`, two at once: first those that fail soonest, then the longest, and last what is short and keeps both
-# processors busy to the end.
-SUITES := $(foreach suite,unit cluster integration,$(HALVES_$(suite))) trainer-others guests trainer-exactness simulate fuzz pages
+# Of `make test`, two at once: first those that fail soonest, then each before all that are shorter, so that both processors
+# are busy to the end. By this order, no two of those that wait for a cluster are beside each other.
+SUITES := $(HALVES_unit) cluster-yarn integration-others trainer-others integration-local cluster-hdfs guests trainer-exactness \
+	simulate fuzz pages
 SUITES_MORE := $(foreach suite,cluster integration trainer,$(HALVES_$(suite))) guests
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 PARTS := classes check connectors mlflow $(SUITES)

@@ -156,7 +156,13 @@ class BenchSite:
 
     def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> Server:
         """See `Site`."""
-        return serve(config, handlers, Addresses("127.0.0.1", "127.0.0.1"), one_machine=False)
+        return serve(
+            config.security,
+            config.cluster.control_port,
+            handlers,
+            Addresses("127.0.0.1", "127.0.0.1"),
+            one_machine=False,
+        )
 
     def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
         """See `Site`."""

@@ -130,7 +130,7 @@ def _predict(started: list[SparkSession]) -> None:
     scored = score(spark, config, model)
     if scored.warning:
         say(f"warning: {scored.warning}", sys.stdout)
-    say(scored.gang_text(), sys.stdout)
+    say(scored.in_words(), sys.stdout)
 
 
 def _session(config: JobConfig, started: list[SparkSession], *, scores: bool = False) -> SparkSession:

@@ -116,7 +116,7 @@ class ClusterConfig(Section):
         return self.shape.nodes
 
     @property
-    def gang_text(self) -> str:
+    def in_words(self) -> str:
         """The settings that determine the number of nodes, and that number."""
         parts = [f"cluster.workers: {self.shape.workers}"]
         if self.traits.has_servers:

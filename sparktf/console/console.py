@@ -306,7 +306,7 @@ def _made(result: RunResult) -> str:
 def _ends(result: RunResult) -> Iterator[tuple[str, str]]:
     """Yields the initial weights and the reason of the end, if they are unusual."""
     if result.carried is not None:
-        yield "begun", result.carried.gang_text().removeprefix("begins ")
+        yield "begun", result.carried.in_words().removeprefix("begins ")
     if result.stopped is not None:
         yield "ended", result.stopped.text
 

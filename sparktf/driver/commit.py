@@ -23,8 +23,7 @@ from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.transactions.checkpoints import CheckpointStore, Manifest
-from sparktf.storage.transactions.fence import Fence
-from sparktf.storage.transactions.fence_watch import FenceWatch
+from sparktf.storage.transactions.fence import Fence, FenceWatch
 from sparktf.wire.restore import BestWeights, Committed, Restore
 
 _NBYTES_PER_WEIGHT = 12

@@ -1,4 +1,4 @@
-"""What a run tells as it goes: lines for whoever watches, events in its directory, warnings for its result."""
+"""What a run tells as it goes: lines on the console, events in its directory, warnings for its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Journal:
     """One run's.
 
     Attributes:
-        display: Every line that it keeps is an event too, for whoever follows the run from elsewhere.
+        display: Every line that it keeps is an event too, for those who follow the run from elsewhere.
         warnings: So far.
     """
 
@@ -30,15 +30,12 @@ class Journal:
 
     @property
     def voice(self) -> Voice:
-        """For those who only speak."""
         return Voice(self.display.say, self.warn)
 
     def open(self, events: EventLog) -> None:
-        """Stores what is told from now on."""
         self._events = events
 
     def emit(self, event: Event) -> None:
-        """Tells of an event."""
         if self._events is not None:
             self._events.emit(event)
 
@@ -68,7 +65,6 @@ class Journal:
             self.display.say(f"the last events of the run are not stored: {e}", "yellow")
 
     def end(self) -> None:
-        """Stores nothing any more."""
         if self._events is not None:
             self._events.end()
 

@@ -299,7 +299,7 @@ class Run:
     def _announce(self, number: int, seating: Seating, leader: Training) -> None:
         restore, init = leader.restore, leader.init
         since = f"from step {restore.step}" if restore else f"from {init.label}" if init else "from scratch"
-        self._display.say(f"attempt {len(self._attempts) + 1}: {seating.gang_text}, {since}")
+        self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words}, {since}")
         hosts, step = ", ".join(seating.workers), restore.step if restore else 0
         self._journal.emit(AttemptBegun(attempt=number, workers=len(seating.workers), hosts=hosts, from_step=step))
 

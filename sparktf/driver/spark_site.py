@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -12,7 +13,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.clock import Clock, SystemClock
-from sparktf.config.job import JobConfig
+from sparktf.config.job import JobConfig, SecurityConfig
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
 from sparktf.driver.gang.placement import Request, ask_beside
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
@@ -122,7 +123,11 @@ class SparkSite:
 
     def ship_code(self, config: JobConfig) -> None:
         """See `Site`."""
-        ship_code(self._spark, config)
+        ship_code(self._spark, config.modules, config.code_folder)
+
+    def ship_module(self, module: str, folder: Path) -> None:
+        """Brings a module that lies in a folder to where the agents run."""
+        ship_code(self._spark, {"function": module}, folder)
 
     def check_plan(self, config: JobConfig, plan: Plan) -> None:
         """See `Site`."""
@@ -132,12 +137,20 @@ class SparkSite:
             refuse_run(self._scene(config, Basis.SPARK, Basis.FED, *agents), lambda warning: None, (Basis.SPARK,))
 
     def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> ControlServer:
-        """See `Site`. A socket's folder goes with the JVM."""
-        scratch = str(self._spark.sparkContext._temp_dir)
+        """See `Site`."""
         if config.cluster.engine == "tensorflowonspark":
             self._reservations = Reservations(config.cluster.nodes)
             handlers = {**handlers, Action.RESERVE: Handler(ReserveRequest, self._reservations.reserve)}
-        return serve(config, handlers, self._addresses(), one_machine=self.one_machine, scratch=scratch)
+        return self._serve(config.security, config.cluster.control_port, handlers)
+
+    def serve_functions(self, handlers: Mapping[Action, Handler]) -> ControlServer:
+        """Starts what takes the messages of nodes that run functions, which have no configuration."""
+        return self._serve(SecurityConfig(), 0, handlers)
+
+    def _serve(self, security: SecurityConfig, port: int, handlers: Mapping[Action, Handler]) -> ControlServer:
+        """Starts a server; a socket's folder goes with the JVM."""
+        scratch = str(self._spark.sparkContext._temp_dir)
+        return serve(security, port, handlers, self._addresses(), one_machine=self.one_machine, scratch=scratch)
 
     def start_agents(
         self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice

@@ -31,7 +31,7 @@ class Due(NamedTuple):
         commits: Checkpoints that are whole.
         weights: Of the model, once it is known.
         carried: What it begins with of another run's model, once that is known.
-        metrics: What nobody has shown yet; `warnings` likewise.
+        metrics: Not shown yet; `warnings` likewise.
         evaluates: The training is done, and the evaluator is not.
     """
 
@@ -47,10 +47,10 @@ class Due(NamedTuple):
 
 @dataclass
 class Watch:
-    """The thread that watches one attempt. It never touches the storage: what is to be written, the writer does.
+    """The thread that watches one attempt. It never touches the storage: the writer does.
 
     Attributes:
-        planned: Rows of an epoch; 0 while nobody knows.
+        planned: Rows of an epoch; 0 while unknown.
         emit: Takes events of the run; `warn` what its result should mention, `warn_once` what it mentions once however
             many attempts say it.
         course: How the attempt went so far.
@@ -145,10 +145,7 @@ class Watch:
     def _record_losses(self) -> None:
         if reason := self.gang.look_after_agents():
             self.warn(f"Spark gave up the agents' job: {reason}")
-        swept = self.gang.roster.sweep()
-        for lost, facts in zip(swept, self.gang.site.facts([lost.agent for lost in swept]), strict=True):
-            with self.gang.roster.changed:
-                self.attempt.agent_lost(lost.agent.id, lost.gang_text(facts), facts.log)
+        self.gang.record_losses(self.attempt)
 
     def _replace_lost(self) -> None:
         """Has others take the places of trainers that are lost, where the attempt goes on without them."""
@@ -190,7 +187,7 @@ class Watch:
             self.writer.put(partial(self.committer.check_room, due.weights))
         if due.carried is not None and not self._carried_is_said:
             self._carried_is_said = True
-            self.display.say(due.carried.gang_text())
+            self.display.say(due.carried.in_words())
         self._commit(due.commits)
         for reported in due.metrics:
             self.display.metrics(reported)

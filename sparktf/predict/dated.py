@@ -49,7 +49,7 @@ class Scored(NamedTuple):
     seconds: float
     warning: str = ""  # A caveat about the model
 
-    def gang_text(self) -> str:
+    def in_words(self) -> str:
         """Returns one line for people."""
         rate = self.rows / max(self.seconds, 1e-9)
         said = f"scored {self.rows:,} rows with model {self.version} in {self.seconds:.1f} s ({rate:,.0f} rows/s)"

@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from sparktf.errors import (
     ConfigError,
-    StorageError,
     StorageExistsError,
     StorageNotFoundError,
     StorageUnavailableError,
@@ -27,6 +26,7 @@ from sparktf.errors import (
 from sparktf.rundir import SERVING
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.checkpoints import FileManifest, parse_manifest, read_manifest
+from sparktf.storage.transactions.leftovers import discard
 from sparktf.storage.transactions.turn import WITHDRAWN, Turn, TurnLostError, take_turn
 
 CURRENT = "CURRENT"
@@ -235,8 +235,7 @@ class Serving:
                 continue
             finally:
                 if staged is not None:
-                    with suppress(StorageError):
-                        self._storage.delete(staged)
+                    discard(self._storage, staged)
         raise self._crowded()
 
     def promote(self, candidate: Candidate) -> int:
@@ -257,8 +256,7 @@ class Serving:
             except (TurnLostError, StorageExistsError):
                 continue
             finally:
-                with suppress(StorageError):
-                    self._storage.delete(staged)
+                discard(self._storage, staged)
         raise self._crowded()
 
     def rollback(self, to: int | None = None) -> int:

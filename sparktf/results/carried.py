@@ -30,7 +30,7 @@ class Carried(Message):
     variables: tuple[CarriedVariable, ...] = ()
     left: tuple[str, ...] = ()  # Names of the source's variables that were not taken over
 
-    def gang_text(self) -> str:
+    def in_words(self) -> str:
         """Returns one line for people."""
         kept = [v for v in self.variables if v.how != "new"]
         text = f"begins from {self.source}: {len(kept)} of {_count(len(self.variables), 'variable')} kept"

@@ -12,7 +12,7 @@ from sparktf.errors import StorageError
 from sparktf.knobs import KNOBS
 from sparktf.runs.finding import FoundRun
 from sparktf.runs.listing import roughly
-from sparktf.storage.transactions.last_word import UNHEARD, LastWord, last_word
+from sparktf.storage.transactions.terms import UNHEARD, LastWord, last_word
 from sparktf.submit.follow import Follower
 
 _LOOK_S = 10.0

@@ -29,8 +29,7 @@ from sparktf.trainer.node.outputs import Output
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.wire.control import Action, Ready
-from sparktf.wire.evaluating import NextCommit, NextCommitRequest
-from sparktf.wire.restore import BestWeights, Committed
+from sparktf.wire.restore import BestWeights, Committed, NextCommit, NextCommitRequest
 from sparktf.wire.uploads import Finished
 
 

@@ -10,14 +10,16 @@ import json
 import sys
 from typing import Any
 
-from sparktf.trainer.preload import complete_environment
+from sparktf.trainer.preload import complete_environment, put_off_wrappers, without_collector
 
 
 def main() -> None:
     """Prints the description."""
     complete_environment()
     folder, name, *tags = sys.argv[1:]
-    import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
+    put_off_wrappers()
+    with without_collector():
+        import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
 
     try:
         signatures = tf.saved_model.load(folder, tags=tags or None).signatures

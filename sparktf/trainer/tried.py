@@ -14,6 +14,7 @@ from sparktf.config.load import parse_config
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict, record_of
 from sparktf.feature import FeedSpec
 from sparktf.results.keep import keep_rule, metric_rule
+from sparktf.trainer.preload import put_off_wrappers, without_collector
 
 if TYPE_CHECKING:
     from sparktf.trainer.model.model import UserModel
@@ -35,7 +36,9 @@ def main() -> None:
 
 def _known(told: dict[str, Any]) -> str:
     """Describes the model; "" if that is only known once it trains."""
-    from sparktf.trainer.model.model import UserModel, is_low_level, load_function  # noqa: PLC0415 - TensorFlow
+    put_off_wrappers()
+    with without_collector():
+        from sparktf.trainer.model.model import UserModel, is_low_level, load_function  # noqa: PLC0415 - TensorFlow
 
     config, spec = parse_config(told["config"]), FeedSpec.model_validate(told["spec"])
     function = load_function(config)

@@ -1,8 +1,8 @@
 """How often the nodes of a gang say that they live, and how long one may be silent: functions of its size.
 
-The driver says with each answer when it wants to hear of an agent or trainer again. Every call takes its processor,
-whatever it says; so hundreds of nodes are heard less often while they train than while they wait for an order. A
-trainer ends with its agent: as long as it is heard, it speaks for both, and the agent itself is heard half as often.
+Each answer of the driver says when it wants the next heartbeat. Every call costs the driver processor time, so hundreds
+of nodes are heard less often while they train than while they wait for an order. A trainer ends with its agent: while
+the trainer is heard it speaks for both, and the agent is heard half as often.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _SHARE = 0.05
 """Of one core, for all heartbeats of agents and trainers that are at work."""
 _SOONEST_S, _SOONEST_PER_NODE_S, _SOONER = 0.1, 0.02, 8
 """For a node that waits for an order, which is never for long: those of a small gang are not kept waiting, those of a
-large one are heard so many times as often as at work."""
+large one are heard this many times as often as at work."""
 _MISSED = 3
-"""A node may miss so many heartbeats before it counts as lost."""
+"""Heartbeats that a node may miss before it counts as lost."""
 _ASKED = 2
-"""A driver that is gone is noticed by so many heartbeats at least before a node ends itself. One that was not answered
-is repeated at once, and then twice a second: so each of them is many."""
+"""Heartbeats that fail before a node takes the driver for gone and ends itself; an unanswered one is retried twice a
+second."""
 _VOUCHED = 2
-"""An agent whose trainer is heard may wait for so many of its heartbeats: fewer than may be missed, so that one whose
-trainer has fallen silent still speaks for itself before it counts as lost, and hears that it is to end it."""
+"""How many times longer an agent may be silent while its trainer is heard: less than `_MISSED`, so that an agent whose
+trainer has fallen silent still reports, and is told to end it, before it counts as lost."""
 
 
 class Beats(NamedTuple):
@@ -36,7 +36,7 @@ class Beats(NamedTuple):
         steady_s: Between two heartbeats of a trainer that is at work, and of its agent while it is not heard.
         vouched_s: Between two heartbeats of an agent whose trainer is heard.
         waiting_s: Between two heartbeats of one that waits for an order.
-        silence_s: An agent or trainer not heard for so long is lost.
+        silence_s: The silence after which an agent or trainer is lost.
     """
 
     steady_s: float
@@ -46,7 +46,7 @@ class Beats(NamedTuple):
 
 
 SMALL = Beats(QUICK_S, QUICK_S, _SOONEST_S, 15.0)
-"""Of a gang of a few nodes, with the timeouts that there are if nobody sets any."""
+"""Of a gang of a few nodes, with the default timeouts."""
 
 
 def beats(nodes: int, *, heartbeat_s: float, driver_lost_s: float) -> Beats:
@@ -54,7 +54,7 @@ def beats(nodes: int, *, heartbeat_s: float, driver_lost_s: float) -> Beats:
 
     Args:
         heartbeat_s: `timeouts.heartbeat`, which is for gangs whose nodes beat often enough for it.
-        driver_lost_s: `timeouts.driver_lost`: a node that has not been answered for so long ends itself.
+        driver_lost_s: `timeouts.driver_lost`: how long a node waits for an answer before it ends itself.
     """
     beats_of_node = 1 + 1 / _VOUCHED
     least_s = min(beats_of_node * nodes * _CALL_S / _SHARE, driver_lost_s / _ASKED)

@@ -106,23 +106,22 @@ class ControlClient:
 
 
 class Silence:
-    """How long the driver has not answered one caller, who asks it again and again."""
+    """How long the driver has not answered one caller that keeps asking."""
 
     def __init__(self, driver_lost_s: float) -> None:
-        """Args: driver_lost_s: So much silence makes it count as lost; less does where its process is gone."""
+        """Args: driver_lost_s: The silence after which it counts as lost; less where its process is gone."""
         self._driver_lost_s = driver_lost_s
         self._since_s: float | None = None
 
     def end(self) -> None:
-        """Notes that it has answered."""
         self._since_s = None
 
     def is_too_long(self, error: ControlError, *, began_s: float, ended_s: float, timeout_s: float) -> bool:
         """Notes a failed call, and returns whether the driver counts as lost.
 
-        It does with a call that *began* after so much silence: before, nobody has asked. And a call that comes back
-        much later than its deadline tells nothing of the driver: the caller itself stood still. It was frozen, or
-        TensorFlow held Python's lock: `MultiWorkerMirroredStrategy()` does for as long as a peer is missing.
+        It does if the call *began* after that much silence: earlier calls prove nothing. A call that returns long after
+        its deadline says nothing about the driver: the caller stood still, because it was frozen or because TensorFlow
+        held Python's lock, as `MultiWorkerMirroredStrategy()` does while a peer is missing.
         """
         if ended_s - began_s > timeout_s + KNOBS.late_s:
             return False

@@ -215,8 +215,8 @@ class WorkerPlace(Message):
     """Who a worker is now.
 
     Attributes:
-        incarnation: Whatever was before it is lost.
-        address: Where its server listens; "" while nobody does. `stand_in`: the coordinator's own has the place then.
+        incarnation: Earlier ones are lost.
+        address: Where its server listens; "" while none does. `stand_in`: the coordinator's own has the place then.
     """
 
     node: NodeId
@@ -233,7 +233,7 @@ class WorkersOrder(Message):
 
 
 TrainerOrder = Annotated[StopOrder | WorkersOrder, Field(discriminator="kind")]
-"""One order to a trainer; whatever else is ordered one day brings its own fields."""
+"""One order to a trainer."""
 
 
 class TrainerOrders(Message):

@@ -73,11 +73,11 @@ class LeaseRequest(Message):
 
 
 class Lease(Message):
-    """The one node that gets the split, whoever feeds it: the same for every feeder that asks, while that node lives.
+    """The one node that gets the split: the same for every feeder that asks, while that node lives.
 
     Attributes:
-        data: Where it takes rows; None where nobody does for the moment, and where it is `sealed`.
-        sealed: Nobody wants it: all of it is with nodes already.
+        data: Where it takes rows; None where no node does for the moment, and where it is `sealed`.
+        sealed: It is not wanted: all of it is with nodes already.
         done: See `Offer`.
     """
 
@@ -100,10 +100,10 @@ class Sealed(NodeMessage):
 
 
 class Holding(Message):
-    """What a worker under parameter servers has of an epoch that Spark feeds.
+    """The rows that a worker under parameter servers has of an epoch that Spark feeds.
 
     Attributes:
-        in_hand: Rows that wait for nobody else: read ahead, or handed out, and not marked as trained.
+        in_hand: Rows that no other node can take: read ahead, or handed out, and not marked as trained.
         moves: How often parts have come to what waits for training, or left it.
         receipts: Number of the last receipt that it has made.
     """
@@ -127,7 +127,7 @@ class WorkRequest(NodeMessage):
 
 
 class Work(Message):
-    """What a node that has run dry can do.
+    """The options of a node that has run dry.
 
     Attributes:
         ended: No row will come any more in this epoch.

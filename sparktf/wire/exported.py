@@ -1,4 +1,4 @@
-"""What an exported model takes and gives: whoever scores with it makes of columns what training made of them."""
+"""The inputs and outputs of an exported model: scoring converts columns exactly as training did."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ModelOutput(Message):
 
 
 class ModelFeed(Message):
-    """What the file holds.
+    """The content of the file.
 
     Attributes:
         spec: Its features are the inputs alone; their columns are those of the source.
@@ -42,7 +42,7 @@ class ModelFeed(Message):
 
 
 def inputs_alone(spec: FeedSpec) -> FeedSpec:
-    """Returns what scoring needs of the feed of a training, whatever that read from."""
+    """Returns the part of a training's feed that scoring needs, from any source."""
     used = {column for feature in spec.inputs for column in feature.columns}
     fills = {column: value for column, value in spec.fill_null.items() if column in used}
     return FeedSpec(features=spec.inputs, fill_null=fills, shuffle=False)

@@ -29,7 +29,6 @@ def server_options(secret: str, tls: TlsMaterial | None) -> dict[str, Any]:
 
 
 def client_options(tls: TlsMaterial | None) -> dict[str, Any]:
-    """Returns what a client is made with."""
     if tls is None:
         return {}
     return {

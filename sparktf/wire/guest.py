@@ -42,7 +42,7 @@ class GuestPlace(Message):
 
 
 class DealRequest(Message):
-    """A feeder has so many rows for the nodes."""
+    """A feeder has `rows` rows for the nodes."""
 
     rows: int
 

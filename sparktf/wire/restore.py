@@ -1,10 +1,11 @@
-"""What trainers go on from: a committed checkpoint."""
+"""Committed checkpoints, as trainers go on from them and evaluators read them."""
 
 from __future__ import annotations
 
 from sparktf.message import Message
 from sparktf.results.keep import EpochLoss, Evaluation
 from sparktf.sequence import Cursor
+from sparktf.wire.sender import NodeMessage
 
 
 class BestWeights(Message):
@@ -16,7 +17,7 @@ class BestWeights(Message):
 
 
 class Committed(Message):
-    """A checkpoint that is committed, for whoever evaluates it.
+    """A checkpoint that is committed, for the node that evaluates it.
 
     Attributes:
         epoch: The one in which its step was the last.
@@ -26,6 +27,26 @@ class Committed(Message):
     step: int
     epoch: int
     files: tuple[str, ...]
+
+
+class NextCommitRequest(NodeMessage):
+    """An evaluator asks what it is to evaluate. What it was given before, it reads no more."""
+
+
+class NextCommit(Message):
+    """What an evaluator does next.
+
+    Attributes:
+        commit: To be evaluated; None where there is nothing now.
+        is_over: Nothing more will come.
+        best: Of what is evaluated, once it is over and if the run keeps the best: to be exported.
+        last: Of what is committed, once it is over: a gate compares it where nothing else is exported.
+    """
+
+    commit: Committed | None = None
+    is_over: bool = False
+    best: BestWeights | None = None
+    last: Committed | None = None
 
 
 class Restore(Message):

@@ -30,7 +30,7 @@ class ScoredModel(Message):
     Attributes:
         files: Paths below `folder`.
         key: What it has in common with no other model, nor with another one at the same place later.
-        threads: So many compute for one executor.
+        threads: How many compute for one executor.
         signature: Which of its functions is called.
         tags: By which the graph is known; none for the only one.
     """
@@ -45,7 +45,6 @@ class ScoredModel(Message):
 
 
 def error_arrays(error: SparkTFError) -> dict[str, Any]:
-    """Returns what is sent of an error."""
     return {ERROR: np.array([text.encode() for text in (type(error).__name__, str(error))], object)}
 
 
@@ -56,10 +55,8 @@ def error_of(arrays: Mapping[str, Any]) -> SparkTFError:
 
 
 def settings_array(model: ScoredModel) -> dict[str, Any]:
-    """Returns what is sent to have a model loaded."""
     return {SETTINGS: np.frombuffer(model.model_dump_json().encode(), np.uint8)}
 
 
 def settings_of(arrays: dict[str, Any]) -> ScoredModel:
-    """Returns what `settings_array` was made of."""
     return ScoredModel.model_validate_json(arrays[SETTINGS].tobytes())

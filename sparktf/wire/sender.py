@@ -1,4 +1,4 @@
-"""Who speaks: the base of all that the trainers of an attempt say."""
+"""Who speaks: the base of all messages of the trainers of an attempt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TrainerKey(NamedTuple):
 
 
 class NodeMessage(Message):
-    """What a trainer says, or what is said of it; refused if it is of an attempt or an incarnation that is over.
+    """A message of a trainer or about one; refused if its attempt or incarnation is over.
 
     Attributes:
         incarnation: Which of the trainers that this node has had in the attempt, from 0 on.
@@ -40,5 +40,4 @@ class NodeMessage(Message):
 
     @property
     def trainer(self) -> TrainerKey:
-        """Whose it is."""
         return TrainerKey(self.attempt, self.node, self.incarnation)

@@ -105,7 +105,6 @@ class Function(Placed):
     """A node that runs a function of another package's program.
 
     Attributes:
-        name: Of the folder that its log goes to.
         function: "module:function".
         guest: Who the node is to its function.
         node_ports: Where it may take rows: as `cluster.node_ports`.
@@ -113,7 +112,6 @@ class Function(Placed):
     """
 
     work: Literal["function"] = "function"
-    name: str
     function: str
     guest: GuestNode
     timeouts: TimeoutsConfig
@@ -127,7 +125,7 @@ class Function(Placed):
     @property
     def rundir(self) -> RunDirectory:
         """Where its log is kept."""
-        return RunDirectory(self.run_root, self.name, self.run_id)
+        return RunDirectory(self.run_root, "functions", self.run_id)
 
 
 TrainerSpec = Annotated[Training | Function, Field(discriminator="work")]

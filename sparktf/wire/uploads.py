@@ -26,8 +26,8 @@ class Uploaded(NodeMessage):
     Attributes:
         done: Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`.
         rows_aside: How many rows of these were set aside.
-        in_doubt: So many rows beyond these may have gone into the weights: of executions that broke off.
-        files: What this node has brought there: the chief, and whoever has written a part of the chief's checkpoint.
+        in_doubt: Rows besides these that may be in the weights, of executions that broke off.
+        files: Those that this node has uploaded: the chief, and nodes that wrote a part of the chief's checkpoint.
         others: Which files others have written, without which the chief's checkpoint is not whole.
         error: Why files are not there; "" if they are.
         loss: Of the rows of `epoch` until then.
@@ -55,7 +55,7 @@ class Finished(NodeMessage):
         folder: Where in the staging folder the model is.
         stopped: Why there were epochs left, where sparktf's own loop has ended before; from the leader.
         comparison: What the gate found of the model; from who exports it.
-        ending: How long it took from the last update on; from whoever has trained in sparktf's own loop.
+        ending: How long it took from the last update on, if the node trained in sparktf's own loop.
     """
 
     step: int

@@ -93,7 +93,7 @@ def test_a_reader_never_sees_half_a_checkpoint_while_datanodes_die(
 ) -> None:
     rundir = RunDirectory(root, "t", "r")
     store = CheckpointStore(storage, rundir, keep=3)
-    store.fence(1)
+    store.fence.acquire(1)
     with subprocess.Popen(
         [sys.executable, "-c", READER, root],
         env=hadoop.environment(),
@@ -124,9 +124,9 @@ def test_a_committer_that_is_fenced_off_cannot_commit(
     rundir = RunDirectory(root, "t", "r")
     lost = Fence(storage, rundir)
     old, new = CheckpointStore(storage, rundir, 3, fence=lost), CheckpointStore(storage, rundir, 3)
-    old.fence(1)
+    old.fence.acquire(1)
     commit(old, storage, rundir, write_local(tmp_path / "1", 1), 1)
-    new.fence(2)
+    new.fence.acquire(2)
     storage.write_bytes(f"{rundir.model}/x", b"of the new one")
     with pytest.raises(FencedOffError, match="has fenced this one off"):
         commit(old, storage, rundir, write_local(tmp_path / "2", 2), 2)
@@ -138,13 +138,13 @@ def test_a_committer_that_is_fenced_off_cannot_commit(
             change()
     assert storage.read_bytes(f"{rundir.model}/x") == b"of the new one"
     assert not storage.exists(rundir.result)
-    old.release()
+    old.fence.release()
     commit(new, storage, rundir, write_local(tmp_path / "3", 3), 3)
     staged = rundir.staged(2, "model")
     new.commit_model(upload_folder(storage, tmp_path / "3", staged), staged, rundir.model)
     assert storage.read_bytes(f"{rundir.model}/ckpt.index") == b"index 3"
     assert new.list() == (1, 3)
-    new.release()
+    new.fence.release()
     assert sorted(entry.path.rpartition("/")[2] for entry in storage.list(rundir.checkpoints)) == [
         "step-000000000001",
         "step-000000000003",

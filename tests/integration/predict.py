@@ -5,17 +5,18 @@ Its two forms must agree. Modules are imported for the layers that they register
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 from pathlib import Path
 
-import keras
-import numpy as np
-import tensorflow as tf
-
 
 def main(model: Path, inputs: Path, outputs: Path) -> None:
     """Writes the predictions of the SavedModel, by output name."""
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
     x = dict(np.load(inputs))
     saved = model / "saved_model"  # in a run's folder; where models are published, it is the folder itself
     serve = tf.saved_model.load(str(saved if saved.is_dir() else model)).signatures["serving_default"]
@@ -27,6 +28,7 @@ def main(model: Path, inputs: Path, outputs: Path) -> None:
 
 
 if __name__ == "__main__":
+    gc.disable()  # imports leave next to nothing for it
     for module in sys.argv[4:]:
         importlib.import_module(module)
     main(*map(Path, sys.argv[1:4]))

@@ -257,7 +257,7 @@ def test_a_days_predictions_are_replaced_as_a_whole_and_say_which_model_made_the
         source = {"path": str(lake), "where": where}
         done = score(spark, job(trained, date, source=source, output=output, columns=columns, keep=["id"]))
         assert (done.rows, done.version, done.place) == (rows, "1", f"{output['path']}/date={date}")
-        assert f"scored {rows} rows with model 1 in " in done.gang_text()
+        assert f"scored {rows} rows with model 1 in " in done.in_words()
     stored = spark.read.parquet(output["path"])
     assert stored.columns == ["id", "score", "model_version", "date"]
     found = sorted((str(row.date), row.id, row.model_version) for row in stored.collect())

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sparktf.driver.attempt.asynchronous import Asynchronous
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.discipline import Fail, Replace
-from sparktf.driver.attempt.losses import Losses
+from sparktf.driver.attempt.disciplines import Asynchronous
+from sparktf.driver.attempt.losses import Losses, StandIn
 from sparktf.driver.attempt.members import Members, Trainer, have_met, speaker
 from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
 from sparktf.driver.attempt.saves import Save, Start, joined_save
-from sparktf.driver.attempt.unfollowed import StandIn
 from sparktf.driver.gang.handlers import Answers
 from sparktf.errors import ErrorRecord
 from sparktf.feed.leased_feed import LeasedFeed
@@ -203,12 +202,12 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "leases are an incarnation's, and not its node's": {"sparktf.driver.attempt.rows.lease_books.Lessee": _of_the_node},
     "a successor's address is told once it is ready": {"sparktf.driver.attempt.losses.Losses._place": _placed_at_once},
     "what is under way counts towards train.max_steps": {f"{_DISPATCH}.EpochState.spare": property(_without_budgets)},
-    "what a worker refuses ends the run": {"sparktf.driver.attempt.asynchronous.Asynchronous.on_loss": _replaced},
+    "what a worker refuses ends the run": {"sparktf.driver.attempt.disciplines.Asynchronous.on_loss": _replaced},
     "bad rows of all workers are counted": {
         "sparktf.driver.attempt.rows.accounting.EpochAccount.too_many_aside": lambda self, limit, time_s: None
     },
     "bad rows of earlier attempts are counted": {
-        "sparktf.driver.attempt.asynchronous.joined_save": _aside_of_this_attempt
+        "sparktf.driver.attempt.disciplines.joined_save": _aside_of_this_attempt
     },
     "rows that were replayed in earlier attempts are counted": {
         "sparktf.driver.attempt.rows.accounting.EpochAccount.replayed": property(
@@ -216,7 +215,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
         )
     },
     "a checkpoint has the files of all servers": {
-        "sparktf.driver.attempt.asynchronous.Asynchronous.saved": _coordinators_alone
+        "sparktf.driver.attempt.disciplines.Asynchronous.saved": _coordinators_alone
     },
     "a stand-in has a place that nobody takes": {
         "sparktf.driver.attempt.losses.Losses.overdue": lambda *known: StandIn({})
@@ -238,7 +237,7 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "what comes back is taken": {f"{_LOOP}._receive": lambda self: None},
     "there is a receipt of what is trained": {"sparktf.feed.leased_feed.LeasedFeed._mark": _marked_at_its_end},
     "a worker that is lost while the gang starts is followed": {
-        "sparktf.driver.attempt.asynchronous.Asynchronous.on_loss": _lost_at_the_start
+        "sparktf.driver.attempt.disciplines.Asynchronous.on_loss": _lost_at_the_start
     },
     "an attempt begins with all of its workers": {"sparktf.driver.attempt.losses.have_met": lambda members: True},
     "whoever follows before all have met has as long to start": {

@@ -9,8 +9,7 @@ from simulation.roles import AsyncLine, Member
 from sparktf.errors import StorageNotFoundError
 from sparktf.knobs import KNOBS
 from sparktf.wire.control import Action
-from sparktf.wire.evaluating import NextCommit, NextCommitRequest
-from sparktf.wire.restore import BestWeights, Committed
+from sparktf.wire.restore import BestWeights, Committed, NextCommit, NextCommitRequest
 from sparktf.wire.trainer_spec import Training
 from sparktf.wire.uploads import Finished
 

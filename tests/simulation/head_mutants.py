@@ -8,6 +8,7 @@ from typing import Any
 from simulation.disk import Disk
 
 from sparktf.storage.transactions.head import Edition, FolderHead
+from sparktf.storage.transactions.leftovers import discard
 
 _rename = Disk.rename
 
@@ -25,7 +26,7 @@ def _whoever_it_is(self: FolderHead, edition: Edition) -> bool:
 def _all_others(self: FolderHead, newest: int) -> None:
     for name in self._names(self._storage):
         if name != f"{newest:06d}":
-            self._discard(f"{self._folder}/{name}")
+            discard(self._storage, f"{self._folder}/{name}")
 
 
 def _nothing(*arguments: Any, **named: Any) -> None:

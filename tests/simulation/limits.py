@@ -27,8 +27,8 @@ DECISIONS = (
     "sparktf.driver.attempt.standing.decide",
     "sparktf.driver.attempt.losses.decide",
     "sparktf.driver.attempt.attempt.Attempt.outcome",
-    "sparktf.driver.gang.gang.gathered",
-    "sparktf.driver.gang.gang.stopped",
+    "sparktf.driver.gang.reserved.gathered",
+    "sparktf.driver.gang.reserved.stopped",
     "sparktf.storage.transactions.ownership.next_step",
 )
 """The functions of (state, now) that a loop asks what to do next, where each loop has it from."""

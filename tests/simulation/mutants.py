@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.standing": _nothing_stands}),
     Mutant("an owner at work keeps the run", {"sparktf.storage.transactions.ownership.next_step": _taken_at_once}),
     Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.crew.speaker": _any_attempt}),
-    Mutant("all nodes have uploaded", {"sparktf.driver.attempt.lockstep.Lockstep.saved": _chief_alone}),
+    Mutant("all nodes have uploaded", {"sparktf.driver.attempt.disciplines.Lockstep.saved": _chief_alone}),
     Mutant(
         "rows of the cursor are not dealt again",
         {"sparktf.driver.attempt.rows.shares.remaining": lambda rows, done: [(0, rows)]},

@@ -588,7 +588,7 @@ class Agent:
                 trainer.process.thaw()
                 if self.process.rng.random() < 0.8:
                     self.line.hub.at(0.1, lambda: trainer.exit(143))
-            elif now_s - trainer.stop_asked_s > trainer.spec.config.timeouts.stop:
+            elif now_s - trainer.stop_asked_s > trainer.spec.timeouts.stop:
                 trainer.exit(-9)
         if order is Order.START and trainer is None and spec is not None:
             self.trainer = self.line.trainer(self, spec)
@@ -608,7 +608,7 @@ class Agent:
             log="log",
             log_tail="",
         )
-        timeouts = trainer.spec.config.timeouts
+        timeouts = trainer.spec.timeouts
         with suppress(RefusedError):
             patiently(self.line, self.process, Action.TRAINER_EXITED, exited, timeouts.driver_lost, 5.0)
         return True

@@ -10,14 +10,14 @@ from simulation.mutants import without
 from simulation.world import World
 
 CASES = [
-    ("[1] a model is replaced through the fence", 16, "driver-frozen driver-twice", "had taken the run over"),
+    ("[1] a model is replaced through the fence", 9, "driver-frozen driver-twice", "had taken the run over"),
     ("[6] an agent that was lost begins anew", 3, "node-freezes", "went home as a success"),
     ("[7] a silent trainer is looked for while only peers have spoken", 7, "trainer-freezes", "which was gone"),
     ("[9] what cannot be stored is not trained again", 12, "disk-full", "which could not be stored"),
     ("who changes the models first ends all other turns", 24, None, "took the place of one of"),
-    ("a run has one version", 1, None, "a run has two versions"),
+    ("a run has one version", 26, None, "a run has two versions"),
     ("what follows a result is recorded before it", 1, "night-killed", "the history has no row of it"),
-    ("what a killed driver has left is done before its verdict is repeated", 84, "night-killed", "has no row of it"),
+    ("what a killed driver has left is done before its verdict is repeated", 184, "night-killed", "has no row of it"),
     ("leases of a closed incarnation return", 3, "worker-dies", "timeouts.progress"),
     ("a checkpoint waits for what is under way", 3, None, "were not trained on as its position says"),
     ("messages of older incarnations are refused", 3, None, "nobody is"),

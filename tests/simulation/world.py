@@ -629,7 +629,7 @@ def _in_simulation(world: World) -> Iterator[None]:
         mock.patch("sparktf.wire.channel.threading", THREADING),
         mock.patch("pyarrow.flight.RecordBatchStream", lambda rows: rows),
         mock.patch("sparktf.driver.run.show_config", lambda config: json.dumps({"name": config.name})),
-        mock.patch("sparktf.driver.gang.gang.installed_versions", dict),
+        mock.patch("sparktf.driver.gang.reserved.installed_versions", dict),
         mock.patch("sparktf.driver.run.print_result", lambda console, result: None),
     ):
         yield

@@ -145,7 +145,7 @@ class LocalSite:
 
     def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> Server:
         """See `Site`."""
-        return serve(config, handlers, HERE, one_machine=True)
+        return serve(config.security, config.cluster.control_port, handlers, HERE, one_machine=True)
 
     def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
         """See `Site`."""

@@ -23,7 +23,7 @@ ONES = np.ones((4, 2), np.float32)
 
 
 def reloading(parent: int) -> list[psutil.Process]:
-    return [child for child in psutil.Process(parent).children() if "sparktf.trainer.node.reloaded" in child.cmdline()]
+    return [child for child in psutil.Process(parent).children() if "sparktf.trainer.reloaded" in child.cmdline()]
 
 
 def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:

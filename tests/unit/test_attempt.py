@@ -13,8 +13,8 @@ from lakes import lake_config, plan_lake, write_lake
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.disciplines import Lockstep
 from sparktf.driver.attempt.health import Failure, Outcome, Since, decide, late, silent
-from sparktf.driver.attempt.lockstep import Lockstep
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
 from sparktf.driver.attempt.rows.accounting import EpochAccount

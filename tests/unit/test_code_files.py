@@ -10,7 +10,7 @@ import pytest
 
 from sparktf.config.load import load_config
 from sparktf.driver.code import code_files as module
-from sparktf.driver.code.code_files import archive_files, code_files, digest_of
+from sparktf.driver.code.code_files import archive_files, code_files, digest_of, package_files
 from sparktf.errors import ConfigError
 from sparktf.submit.environment import Programs
 from sparktf.submit.shipment import stage
@@ -116,3 +116,15 @@ def test_nobody_else_reads_an_archive_nor_what_is_unpacked_of_it(tmp_path: Path)
     with zipfile.ZipFile(archive) as zipped:
         modes = {entry.filename: stat.S_IMODE(entry.external_attr >> 16) for entry in zipped.infolist()}
     assert modes == {"model.py": 0o600, "tool.sh": 0o700}
+
+
+def test_of_a_source_tree_all_of_sparktf_travels_and_of_an_installation_nothing(tmp_path: Path) -> None:
+    sparktf = Path(__file__).parents[2] / "sparktf"
+    travels = {f"sparktf/{path.relative_to(sparktf)}" for path in sparktf.rglob("*") if path.is_file()}
+    files = package_files("sparktf", [str(sparktf.parent)])
+    assert set(files) == {name for name in travels if "__pycache__" not in name}
+    assert {"sparktf/submit/driver_script.py", "sparktf/driver/spark/log4j2.properties"} <= set(files)
+    installed = tmp_path / "site-packages/sparktf"
+    installed.mkdir(parents=True)
+    (installed / "__init__.py").touch()
+    assert package_files("sparktf", [str(installed.parent)]) == {}

@@ -153,7 +153,7 @@ class TestCommit:
         store = open_store(rundir)
         assert store.latest() is None
         assert store.list() == ()
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 10)
         manifest, staged = stage(rundir, 20)
         assert store.commit(manifest, staged) == rundir.checkpoint(20)
@@ -165,13 +165,13 @@ class TestCommit:
 
     def test_the_oldest_are_pruned(self, rundir: RunDirectory) -> None:
         store = open_store(rundir, keep=2)
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 10, 20, 30, 40)
         assert store.list() == (30, 40)
 
     def test_what_is_not_released_stays_until_it_is(self, rundir: RunDirectory) -> None:
         store = open_store(rundir, keep=1)
-        store.fence(1)
+        store.fence.acquire(1)
         asked = []
 
         def release(steps: Sequence[int]) -> Sequence[int]:
@@ -187,7 +187,7 @@ class TestCommit:
 
     def test_the_best_stays_beside_the_newest(self, rundir: RunDirectory) -> None:
         store = open_store(rundir, keep=1)
-        store.fence(1)
+        store.fence.acquire(1)
         for step, best in ((10, None), (20, 10), (30, 10), (40, 30), (50, 30)):
             store.commit(*stage(rundir, step), best=best)
         assert store.list() == (30, 50)
@@ -198,7 +198,7 @@ class TestCommit:
 
     def test_the_one_just_committed_is_never_pruned(self, rundir: RunDirectory) -> None:
         store = open_store(rundir, keep=1)
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 30, 20)
         assert store.list() == (20, 30)
 
@@ -209,7 +209,7 @@ class TestCommit:
     def test_a_failure_to_prune_is_reported_and_does_not_lose_the_commit(self, rundir: RunDirectory) -> None:
         reports: list[tuple[str, str]] = []
         store = CheckpointStore(UndeletingStorage(), rundir, 1, on_not_pruned=lambda *report: reports.append(report))
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 10, 20)
         found = store.latest()
         assert found is not None
@@ -220,7 +220,7 @@ class TestCommit:
 
     def test_a_whole_checkpoint_in_its_place_is_refused(self, rundir: RunDirectory) -> None:
         store = open_store(rundir)
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 10)
         with pytest.raises(StorageExistsError, match=rundir.checkpoint(10)):
             commit(store, rundir, 10)
@@ -232,7 +232,7 @@ class TestCommit:
     def test_a_torn_checkpoint_in_its_place_is_reported_and_replaced(self, rundir: RunDirectory) -> None:
         torn: list[str] = []
         store = CheckpointStore(LocalStorage(), rundir, 3, on_torn=lambda path, reason: torn.append(path))
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 10)
         os.truncate(f"{rundir.checkpoint(10)}/index", 1)
         commit(store, rundir, 10)
@@ -259,7 +259,7 @@ class TestCommit:
         self, rundir: RunDirectory, damage: Callable[[str], None], reason: str
     ) -> None:
         store = open_store(rundir)
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 10)
         manifest, staged = stage(rundir, 20)
         damage(f"{staged}/worker-1/weights")
@@ -270,7 +270,7 @@ class TestCommit:
 
     def test_nothing_staged_at_all_is_torn(self, rundir: RunDirectory) -> None:
         store = open_store(rundir)
-        store.fence(1)
+        store.fence.acquire(1)
         manifest, staged = stage(rundir, 20)
         shutil.rmtree(staged)
         with pytest.raises(TornCheckpointError, match=r"a file is missing: .*/index"):
@@ -279,11 +279,11 @@ class TestCommit:
 
     def test_release_leaves_checkpoints_only(self, rundir: RunDirectory) -> None:
         store = open_store(rundir)
-        store.release()
-        store.fence(1)
+        store.fence.release()
+        store.fence.acquire(1)
         commit(store, rundir, 10)
         stage(rundir, 20)
-        store.release()
+        store.fence.release()
         assert names(rundir.checkpoints) == [checkpoint_name(10)]
         assert names(rundir.path) == ["checkpoints"]
 
@@ -291,7 +291,7 @@ class TestCommit:
 class TestPublish:
     def test_a_model_appears_whole_with_its_manifest(self, rundir: RunDirectory) -> None:
         store = open_store(rundir)
-        store.fence(1)
+        store.fence.acquire(1)
         manifest, staged = stage(rundir, 1)
         store.commit_model(manifest.files, staged, f"{rundir.model}/deep")
         found = read_manifest(LocalStorage(), f"{rundir.model}/deep", FileManifest)
@@ -299,17 +299,17 @@ class TestPublish:
 
     def test_a_model_takes_the_place_of_one_that_an_earlier_submission_left(self, rundir: RunDirectory) -> None:
         store = open_store(rundir)
-        store.fence(1)
+        store.fence.acquire(1)
         for step in (1, 2):
             manifest, staged = stage(rundir, step)
             store.commit_model(manifest.files, staged, rundir.model)
         assert (Path(rundir.model) / "index").read_bytes().startswith(b"index at 2")
-        store.release()
+        store.fence.release()
         assert names(rundir.path) == ["checkpoints", "model"]
 
     def test_which_stays_until_the_new_one_is_whole(self, rundir: RunDirectory) -> None:
         store = open_store(rundir)
-        store.fence(1)
+        store.fence.acquire(1)
         manifest, staged = stage(rundir, 1)
         store.commit_model(manifest.files, staged, rundir.model)
         manifest, staged = stage(rundir, 2)
@@ -342,7 +342,7 @@ class TestTorn:
     ) -> None:
         torn: list[tuple[str, str]] = []
         store = CheckpointStore(LocalStorage(), rundir, 3, on_torn=lambda *report: torn.append(report))
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 10, 20)
         damage(Path(rundir.checkpoint(20)))
         found = store.latest()
@@ -365,14 +365,14 @@ class TestTorn:
                 raise StorageError(f"cannot read {path}: away")
 
         store = open_store(rundir)
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 10)
         with pytest.raises(StorageError, match="away"):
             open_store(rundir, FailingStorage()).latest()
 
     def test_a_checkpoint_pruned_while_it_is_read_is_not_torn(self, rundir: RunDirectory) -> None:
         writer = open_store(rundir, keep=1)
-        writer.fence(1)
+        writer.fence.acquire(1)
         commit(writer, rundir, 10)
 
         class OvertakenStorage(LocalStorage):
@@ -391,9 +391,9 @@ class TestTorn:
 class TestFence:
     def test_a_fenced_committer_cannot_commit_what_it_staged(self, rundir: RunDirectory) -> None:
         old, new = open_store(rundir), open_store(rundir)
-        old.fence(1)
+        old.fence.acquire(1)
         staged = stage(rundir, 10)
-        new.fence(2)
+        new.fence.acquire(2)
         with pytest.raises(FencedOffError, match="has fenced this one off"):
             old.commit(*staged)
         assert new.list() == ()
@@ -401,8 +401,8 @@ class TestFence:
 
     def test_nor_what_its_trainers_upload_after_the_fence(self, rundir: RunDirectory) -> None:
         old, new = open_store(rundir), open_store(rundir)
-        old.fence(1)
-        new.fence(2)
+        old.fence.acquire(1)
+        new.fence.acquire(2)
         with pytest.raises(FencedOffError, match="has fenced this one off"):
             old.commit(*stage(rundir, 10))
         manifest, staged = stage(rundir, 10)
@@ -415,8 +415,8 @@ class TestFence:
     @pytest.mark.parametrize("before", ["/_commit-", "/step-"], ids=["the fence", "the commit"])
     def test_nor_when_the_fence_comes_just_before_its_rename(self, rundir: RunDirectory, before: str) -> None:
         new = open_store(rundir)
-        old = open_store(rundir, InterruptedStorage(before, lambda: new.fence(2)))
-        old.fence(1)
+        old = open_store(rundir, InterruptedStorage(before, lambda: new.fence.acquire(2)))
+        old.fence.acquire(1)
         with pytest.raises(FencedOffError, match="has fenced this one off"):
             commit(old, rundir, 10)
         commit(new, rundir, 10, attempt=2)
@@ -424,30 +424,30 @@ class TestFence:
 
     def test_of_two_that_fence_at_once_at_most_one_commits(self, rundir: RunDirectory) -> None:
         second = open_store(rundir)
-        open_store(rundir).fence(1)  # something to sweep, so that the first comes to a rename
-        first = open_store(rundir, InterruptedStorage("/swept-", lambda: second.fence(3)))
+        open_store(rundir).fence.acquire(1)  # something to sweep, so that the first comes to a rename
+        first = open_store(rundir, InterruptedStorage("/swept-", lambda: second.fence.acquire(3)))
         with pytest.raises(FencedOffError, match="has fenced this one off"):
-            first.fence(2)
+            first.fence.acquire(2)
         commit(second, rundir, 10, attempt=3)
 
     def test_a_fence_sweeps_what_older_attempts_left(self, rundir: RunDirectory) -> None:
         old = open_store(rundir)
-        old.fence(1)
+        old.fence.acquire(1)
         commit(old, rundir, 10)
         stage(rundir, 20)
         new = open_store(rundir)
-        new.fence(2)
+        new.fence.acquire(2)
         assert names(rundir.checkpoints) == [checkpoint_name(10)]
         assert [name.rpartition("-")[0] for name in names(rundir.path)] == ["_commit-002-0", ""]
 
     def test_attempts_count_on_from_those_of_a_killed_driver(self, rundir: RunDirectory) -> None:
-        assert open_store(rundir).last_attempt() == 0
-        open_store(rundir).fence(7)
+        assert open_store(rundir).fence.last_attempt() == 0
+        open_store(rundir).fence.acquire(7)
         store = open_store(rundir)
-        assert store.last_attempt() == 7
-        store.fence(8)
-        store.release()
-        assert store.last_attempt() == 0
+        assert store.fence.last_attempt() == 7
+        store.fence.acquire(8)
+        store.fence.release()
+        assert store.fence.last_attempt() == 0
 
 
 class TestManifest:
@@ -458,7 +458,7 @@ class TestManifest:
 
     def test_it_is_json_that_a_person_can_read(self, rundir: RunDirectory) -> None:
         store = open_store(rundir)
-        store.fence(1)
+        store.fence.acquire(1)
         commit(store, rundir, 10)
         manifest = json.loads(Path(f"{rundir.checkpoint(10)}/{MANIFEST}").read_text())
         assert manifest["cursor"] == {"epoch": 2, "done": [[0, 100]]}
@@ -474,11 +474,11 @@ def test_killed_before_any_change_the_last_commit_is_whole_and_the_next_attempt_
     for changes in range(100):
         rundir = RunDirectory(f"{tmp_path}/{changes}/runs", "digits", "r1")
         first = open_store(rundir, keep=2)
-        first.fence(1)
+        first.fence.acquire(1)
         commit(first, rundir, 10, 20)
         dying = open_store(rundir, DyingStorage(changes), keep=2)
         try:
-            dying.fence(2)
+            dying.fence.acquire(2)
             commit(dying, rundir, 30, attempt=2)
             break
         except Killed:
@@ -486,23 +486,23 @@ def test_killed_before_any_change_the_last_commit_is_whole_and_the_next_attempt_
             assert found is not None
             assert found[0].step in (20, 30)
         heir = open_store(rundir, keep=2)
-        heir.fence(3)
+        heir.fence.acquire(3)
         commit(heir, rundir, 40, attempt=3)
         assert heir.list() == (found[0].step, 40)
-        heir.release()
+        heir.fence.release()
         assert names(rundir.checkpoints) == [checkpoint_name(found[0].step), checkpoint_name(40)]
     assert changes > 8
 
 
 def commit_slowly(rundir: RunDirectory, driver: Connection) -> None:
     store = open_store(rundir, SlowStorage(driver))
-    store.fence(2)
+    store.fence.acquire(2)
     commit(store, rundir, 20, attempt=2)
 
 
 def test_a_committer_killed_with_9_between_its_renames_leaves_the_last_commit_whole(rundir: RunDirectory) -> None:
     first = open_store(rundir)
-    first.fence(1)
+    first.fence.acquire(1)
     commit(first, rundir, 10)
     ours, theirs = PROCESSES.Pipe()
     committer = PROCESSES.Process(target=commit_slowly, args=(rundir, theirs), daemon=True)
@@ -519,7 +519,7 @@ def test_a_committer_killed_with_9_between_its_renames_leaves_the_last_commit_wh
     found = heir.latest()
     assert found is not None
     assert found[0].step == 10
-    heir.fence(heir.last_attempt() + 1)
+    heir.fence.acquire(heir.fence.last_attempt() + 1)
     commit(heir, rundir, 20, attempt=3)
     assert heir.list() == (10, 20)
 
@@ -549,7 +549,7 @@ def test_a_reader_never_sees_half_a_checkpoint(rundir: RunDirectory) -> None:
     reader.start()
     theirs.close()  # so that its death ends our wait
     store = open_store(rundir, keep=2)
-    store.fence(1)
+    store.fence.acquire(1)
     rounds = [ours.recv()]
     for step in range(1, 31):
         commit(store, rundir, step)

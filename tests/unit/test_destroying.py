@@ -29,8 +29,18 @@ DESTROYS = {
 }
 """Methods and functions by which something that lies in a file system may go, or become another."""
 
+FUNCTIONS = {"discard", "replace_file", "replace_folder", "restore"}
+"""Of `storage/transactions`, which do so for whoever calls them."""
+
 NOT_FILES = {"np.delete", "self._leases.move"}
 """Calls that are called alike."""
+
+
+def destroys(call: ast.Call) -> bool:
+    """Whether something that lies in a file system may go by a call, or become another."""
+    if isinstance(call.func, ast.Attribute):
+        return is_of_files(call, call.func)
+    return isinstance(call.func, ast.Name) and call.func.id in FUNCTIONS
 
 
 def is_of_files(call: ast.Call, function: ast.Attribute) -> bool:
@@ -51,7 +61,7 @@ def calls(tree: ast.AST, inside: tuple[str, ...] = ()) -> Iterator[tuple[str, as
     for node in ast.iter_child_nodes(tree):
         named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         within = (*inside, node.name) if named else inside  # type: ignore[attr-defined]
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and is_of_files(node, node.func):
+        if isinstance(node, ast.Call) and destroys(node):
             yield ".".join(inside), node
         yield from calls(node, within)
 
@@ -83,6 +93,7 @@ class A:
     def f(self):
         self._storage.delete(path)
         [aside.rename(x) for x in y]
+        discard(storage, path), {1}.discard(1)
         text.replace("a", "b"), time.replace(tzinfo=None), items.remove(one)
     def g(self):
         def inner():
@@ -94,6 +105,7 @@ shutil.rmtree(z)
     assert [(where, ast.unparse(call.func)) for where, call in calls(ast.parse(source))] == [
         ("A.f", "self._storage.delete"),
         ("A.f", "aside.rename"),
+        ("A.f", "discard"),
         ("A.g.inner", "os.replace"),
         ("A.g", "os.remove"),
         ("", "shutil.rmtree"),

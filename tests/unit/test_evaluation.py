@@ -11,15 +11,14 @@ from lakes import lake_config, plan_lake, write_lake
 from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.health import Outcome
+from sparktf.driver.attempt.losses import FRUITLESS
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.saves import Start
-from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AssignmentRequest, Failed, Heartbeat, Metrics, Progress, Ready, TrainerExited
-from sparktf.wire.evaluating import NextCommit, NextCommitRequest
-from sparktf.wire.restore import Committed
+from sparktf.wire.restore import Committed, NextCommit, NextCommitRequest
 from sparktf.wire.sender import Sender
 from sparktf.wire.uploads import Finished, Uploaded
 

@@ -27,8 +27,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
 from sparktf.storage.transactions.checkpoints import CheckpointStore, FileManifest, Manifest, read_manifest
-from sparktf.storage.transactions.fence import Fence
-from sparktf.storage.transactions.fence_watch import FenceWatch, is_look_due
+from sparktf.storage.transactions.fence import Fence, FenceWatch, is_look_due
 
 
 @pytest.fixture(scope="module")
@@ -340,10 +339,10 @@ class TestFence:
 
     def test_releasing_it_leaves_what_a_newer_attempt_has_staged(self, rundir: RunDirectory) -> None:
         old, new = CheckpointStore(LocalStorage(), rundir, 1), CheckpointStore(LocalStorage(), rundir, 1)
-        old.fence(1)
-        new.fence(2)
+        old.fence.acquire(1)
+        new.fence.acquire(2)
         LocalStorage().write_bytes(f"{rundir.staged(2, 'model')}/x", b"1")
-        old.release()
+        old.fence.release()
         assert os.listdir(rundir.staged(2, "model")) == ["x"]
 
     def test_its_loss_is_seen_between_commits_without_waiting_for_the_storage(self, rundir: RunDirectory) -> None:

@@ -323,9 +323,9 @@ def test_it_is_told_in_one_line() -> None:
 
     tables = [variable("entries", kept=100, new=3, left=2), variable("entries", kept=1020, new=0, left=0)]
     carried = Carried(source="version 14", optimizer=True, variables=(variable("kept"), *tables, variable("new")))
-    assert carried.gang_text() == (
+    assert carried.in_words() == (
         "begins from version 14: 3 of 4 variables kept, the optimizer's state too, "
         "2 tables: 1,120 entries kept, 3 new, 2 gone"
     )
     one = Carried(source="run t/1", variables=(variable("entries", kept=1),))
-    assert one.gang_text() == "begins from run t/1: 1 of 1 variable kept, 1 table: 1 entry kept, 0 new, 0 gone"
+    assert one.in_words() == "begins from run t/1: 1 of 1 variable kept, 1 table: 1 entry kept, 0 new, 0 gone"

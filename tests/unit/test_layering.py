@@ -156,7 +156,7 @@ WATCH_CALLS = {"os._exit"}
 MAY_ASK_FOR_ROLES = {
     "sparktf/topology.py",
     "sparktf/driver/gang/seating.py",
-    "sparktf/driver/attempt/asynchronous.py",
+    "sparktf/driver/attempt/disciplines.py",
     "sparktf/driver/attempt/evaluation.py",
     "sparktf/trainer/life.py",
 }
@@ -197,7 +197,6 @@ RUNS_BY_THE_CLOCK = {
 }
 RUNS_BY_THE_CLOCK_TOO = {
     "sparktf/storage/transactions/fence.py",
-    "sparktf/storage/transactions/fence_watch.py",
     "sparktf/storage/transactions/ownership.py",
     "sparktf/console/console.py",
 }
@@ -651,6 +650,30 @@ def files_that(pattern: re.Pattern[str]) -> set[str]:
     """Returns the files of the product in which a pattern is found."""
     found = (path for path in sources("sparktf", "jobs") if pattern.search(path.read_text(encoding="utf-8")))
     return {str(path.relative_to(ROOT)) for path in found}
+
+
+# File -> how often it renames, replaces or deletes what lies in a storage, beside `storage/transactions`, where what
+# readers and other drivers see is changed: whole, or not at all. All of this may only become less.
+CHANGES_WHAT_IS_STORED = {"pruning.py": 4, "release.py": 1, "writing.py": 1}
+
+
+def test_what_others_see_is_changed_by_transactions_alone() -> None:
+    paths = [path for path in sources("sparktf", "jobs") if room_of(module_of(path)).partition("/")[0] != "storage"]
+    found = {path.name: len(list(changes(ast.parse(path.read_text(encoding="utf-8"))))) for path in paths}
+    assert {name: times for name, times in found.items() if times} == CHANGES_WHAT_IS_STORED
+
+
+def changes(tree: ast.AST) -> Iterator[str]:
+    """Yields where something that is stored may go, or get another name."""
+    for node in ast.walk(tree):
+        call = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if re.search(r"storage(\(.*\))?\.(rename|replace|delete)$", call):
+            yield f"line {node.lineno}: {call}"  # type: ignore[attr-defined]
+
+
+def test_a_change_of_what_is_stored_is_seen() -> None:
+    text = "self._storage.rename(a, b)\nstorage.delete(a)\nopen_storage(a).replace(a, b)\ntext.replace('a', 'b')\n"
+    assert [found.partition(":")[0] for found in changes(ast.parse(text))] == ["line 1", "line 2", "line 3"]
 
 
 HOME_OF_FILE_SYSTEMS = "sparktf.storage.file_systems"

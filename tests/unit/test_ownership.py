@@ -32,8 +32,7 @@ from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.transactions.fence import Fence
-from sparktf.storage.transactions.fence_watch import FenceWatch
+from sparktf.storage.transactions.fence import Fence, FenceWatch
 from sparktf.storage.transactions.ownership import Ownership, Seen, Step, is_lapsed, next_step, see
 from sparktf.storage.transactions.terms import Owner, Term
 

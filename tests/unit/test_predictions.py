@@ -12,7 +12,7 @@ from sparktf.feature import Feature, FeedSpec, Kind
 from sparktf.feed.arrays.columns import Columns, Ragged, Strings, row_count
 from sparktf.feed.sample import RowSample
 from sparktf.trainer.model.predictions import About, Predictions, Tolerance, as_arrays, difference, tolerance
-from sparktf.trainer.node.reloaded import own_code
+from sparktf.trainer.reloaded import own_code
 
 EXACT = tolerance(["float32", "int64"])
 ONES = np.ones((4, 2), np.float32)

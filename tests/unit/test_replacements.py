@@ -191,7 +191,7 @@ def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agent
     agents.register("b9", int(agent[1]), host="h9", task=9)
     for lost in agents.gang.roster.sweep():
         with agents.gang.roster.changed:
-            agents.attempt.agent_lost(lost.agent.id, lost.gang_text())
+            agents.attempt.agent_lost(lost.agent.id, lost.in_words())
     assert agents.fill() == ["worker 0 gets another trainer, on h9"]
 
     spec = agents.take("b9")
@@ -219,7 +219,7 @@ def test_an_agent_that_was_killed_is_told_as_that_and_a_removed_executor_as_one(
     agents.register("b1", int(killed[1]), jvm=killed, task=8)
     agents.register("b2", int(elsewhere[1]), host="h9", task=9)
     agents.gang.roster.lose(removed, "it was removed")
-    told = [lost.gang_text() for lost in agents.gang.roster.sweep()]
+    told = [lost.in_words() for lost in agents.gang.roster.sweep()]
     assert told[:2] == [
         "lost its agent: Spark started it again on the same executor, where its process had ended",
         "lost its agent: Spark started it again elsewhere",
@@ -295,7 +295,7 @@ def test_an_agent_that_cannot_start_trainers_ends_the_run_with_what_is_wrong_the
     del agents.running[agent]
     agents.register("b9", int(agent[1]), host="h9", task=9, problems=("tensorflow is not installed",))
     for lost in agents.gang.roster.sweep():
-        agents.attempt.agent_lost(lost.agent.id, lost.gang_text())
+        agents.attempt.agent_lost(lost.agent.id, lost.in_words())
     with pytest.raises(PreflightError, match="on executor h9: tensorflow is not installed"):
         agents.fill()
 

@@ -36,8 +36,8 @@ from sparktf.statistics.column_statistics import Spread
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.transactions.last_word import LastWord
 from sparktf.storage.transactions.ownership import Ownership
+from sparktf.storage.transactions.terms import LastWord
 
 NOW_S = 1_795_600_000.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.driver.gang.gang import differing_versions
+from sparktf.driver.gang.reserved import differing_versions
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.results.result import Application, AttemptResult, NodeInput, NodeResult, RunResult
 

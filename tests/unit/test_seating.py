@@ -89,7 +89,7 @@ def test_the_plan_keeps_where_the_workers_are() -> None:
     assert seating.workers == ("b", "d")
     assert seating.dealt == seating.hosts == ("c", "a", "b", "d")
     assert written == {"plan/nodes.json": b'["b", "d"]'}
-    assert seating.gang_text == "2 workers, 1 ps and a coordinator on b, d, a, c"
+    assert seating.in_words == "2 workers, 1 ps and a coordinator on b, d, a, c"
     assert str(seating.cluster.leader) == "chief 0"
     assert (seating.cluster.chief, seating.cluster.ps) == (("c:2",), ("a:0",))
     assert seating.cluster.worker == ("b:1", "d:3")
@@ -99,7 +99,7 @@ def test_an_evaluator_is_in_nobodys_cluster_and_no_part_of_what_a_replay_deals(t
     shape = GangShape.of_workers(2, least=1).with_evaluator()
     written: dict[str, bytes] = {}
     first = seat_agents(agents_on(*"abc"), shape, {}, LocalStorage(), "", written.__setitem__, first=True, replay=False)
-    assert first.gang_text == "2 workers and an evaluator on a, b, c"
+    assert first.in_words == "2 workers and an evaluator on a, b, c"
     assert (first.cluster.worker, first.cluster.chief, first.cluster.ps) == (("a:0", "b:1"), (), ())
     assert str(first.cluster.leader) == "worker 0"
     (tmp_path / "nodes.json").write_bytes(written["/nodes.json"])

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from lakes import lake_config, plan_lake, write_lake
 
-from sparktf.driver.attempt.asynchronous import Asynchronous
-from sparktf.driver.attempt.lockstep import Lockstep
+from sparktf.driver.attempt.disciplines import Asynchronous, Lockstep
 from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
 from sparktf.driver.attempt.rows.staged_leases import StagedLeases

@@ -16,10 +16,9 @@ from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.discipline import GoOn, Replace
 from sparktf.driver.attempt.disciplines import DISCIPLINES
 from sparktf.driver.attempt.evaluation import Evaluating
-from sparktf.driver.attempt.losses import Vacancy
+from sparktf.driver.attempt.losses import FRUITLESS, Vacancy
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.saves import Start
-from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.topology import NodeId, Role

@@ -37,9 +37,8 @@ from sparktf.wire.control import (
     Registration,
     Warned,
 )
-from sparktf.wire.evaluating import NextCommit, NextCommitRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
-from sparktf.wire.restore import Committed
+from sparktf.wire.restore import Committed, NextCommit, NextCommitRequest
 from sparktf.wire.sender import NodeMessage, Sender, TrainerKey
 from sparktf.wire.uploads import Finished, Uploaded
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from sparktf.results.usage import Usage, WorkTime
 
 _LEAST_S = 10.0
-"""What trains for less is as much its start as its training."""
+"""Workers that train for less tell more about their start than about training."""
 _MOST = 0.5
-"""Of their time, workers do that mostly which takes so much of it."""
+"""The share of their time from which on workers mostly do one thing."""
 _FULL = 0.75
-"""A process that takes so much of what it may has no more to give."""
+"""The share of its cores from which on a process is saturated."""
 _CALM = 0.4
-"""So busy parameter servers may be that have taken over what others did."""
+"""How busy parameter servers may be after they take over the work of others."""
 
 
 def advise(

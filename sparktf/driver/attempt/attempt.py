@@ -41,8 +41,8 @@ from sparktf.wire.control import (
     Warned,
 )
 from sparktf.wire.data import Lease, LeaseRequest, Sealed, Span, Work, WorkRequest
-from sparktf.wire.evaluating import NextCommit, NextCommitRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
+from sparktf.wire.restore import NextCommit, NextCommitRequest
 from sparktf.wire.sender import NodeMessage
 from sparktf.wire.uploads import Uploaded
 
@@ -53,11 +53,11 @@ class Attempt(Crew):
     Attributes:
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
-        warnings: What is to be mentioned, each once.
+        warnings: Each once.
         start: Where it has begun.
         fed: What it knows of rows that Spark feeds.
         losses: Trainers that were lost while it went on.
-        evaluation: What is known of the evaluator; there need not be one.
+        evaluation: The state of the evaluator, if there is one.
         commits: What it is to read.
     """
 
@@ -104,10 +104,6 @@ class Attempt(Crew):
 
     # ---- messages: each comes once, see `Answers` ----
 
-    def hear(self, message: NodeMessage) -> None:
-        """Notes that a trainer lives. Raises what `speaker` does."""
-        self._trainer(message)
-
     def ready(self, message: Ready) -> Ack:
         answer = super().ready(message)
         self.fed.ready(message.node, message.data)
@@ -115,7 +111,7 @@ class Attempt(Crew):
         return answer
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
-        trainer = self._trainer(message)
+        trainer = self.hear(message)
         trains = message.usage is not None and are_training(self._reporters, self.trainers)
         trainer.beat(message, trains=trains)
         waits = trainer.state is TrainerState.FINISHED and not self.evaluation.is_waited_for(self.trainers)
@@ -127,7 +123,7 @@ class Attempt(Crew):
 
     def assignment(self, message: AssignmentRequest) -> Callable[[], AssignmentAnswer]:
         """Returns what answers a node, to be called without the lock: dealing may take seconds."""
-        self._trainer(message)
+        self.hear(message)
         stream, epoch = message.stream, message.epoch
         if self.fed.ledger is not None and stream in self._plan.staged:
             staged = self.fed.share(message, done_of(self.start.cursor, stream, epoch), keep=keeps(self._config))
@@ -138,7 +134,7 @@ class Attempt(Crew):
 
     def lease_blocks(self, message: BlockLeaseRequest) -> Callable[[], BlockLease]:
         """Returns what answers a worker, to be called without the lock: the first of an epoch may wait for seconds."""
-        self._trainer(message)
+        self.hear(message)
         return partial(self._leases.lease, message)
 
     def fetched(self, message: Fetched) -> Ack:
@@ -158,7 +154,7 @@ class Attempt(Crew):
         return self._fed_of(message.span).lease(message)
 
     def sealed(self, message: Sealed) -> Ack:
-        self._trainer(message)
+        self.hear(message)
         try:
             self._fed_of(message.span).sealed(message)
         except DataError as e:
@@ -167,11 +163,11 @@ class Attempt(Crew):
         return Ack()
 
     def work(self, message: WorkRequest) -> Work:
-        self._trainer(message)
+        self.hear(message)
         return self._fed_of(message.span).work(message, rows_trained(self.trainers, message.span.epoch))
 
     def metrics_reported(self, message: Metrics) -> Ack:
-        self._trainer(message)
+        self.hear(message)
         self.metrics.append(message)
         if message.node == self.evaluation.node:
             self.commits.evaluated(result_of(message))
@@ -179,7 +175,7 @@ class Attempt(Crew):
         return Ack()
 
     def next_commit(self, message: NextCommitRequest) -> NextCommit:
-        trainer = self._trainer(message)
+        trainer = self.hear(message)
         trainer.moved_s = trainer.heard_s
         if trainer.node != self.evaluation.node:
             raise RefusedError(f"{trainer.node} evaluates no commits")
@@ -197,12 +193,12 @@ class Attempt(Crew):
         return Ack()
 
     def uploaded(self, message: Uploaded) -> Ack:
-        self._trainer(message)
+        self.hear(message)
         self._uploads.add(message)
         return Ack()
 
     def warned(self, message: Warned) -> Ack:
-        self._trainer(message)
+        self.hear(message)
         self._warn(message.text)
         return Ack()
 
@@ -226,7 +222,7 @@ class Attempt(Crew):
         return not self.failures and self.evaluation.is_done(self.trainers)
 
     def outcome(self) -> Standing:
-        """Returns where the attempt stands now, and what is to be noted of it; notes nothing itself."""
+        """Returns where the attempt stands now, and what `apply` is to note; changes nothing."""
         since = Since(self._started_s, self.fed.moved_s)
         known = Known(self.trainers, self._failures.told, self.losses, self.evaluation, self._reporters, since)
         return standing(known, Now(self._clock(), self._wall()), self._timeouts)
@@ -236,8 +232,7 @@ class Attempt(Crew):
         if self.state is not AttemptState.RUNNING:
             return found.outcome
         self.evaluation = found.evaluation
-        for failure in found.failures:
-            self._failures.note(failure)
+        self._failures.told.extend(found.failures)
         for trainer, record in found.lost:
             self._replace(trainer, record, is_silence=True)
             trainer.apply(TrainerEvent.EXIT)  # should it wake up, it is refused
@@ -281,7 +276,7 @@ class Attempt(Crew):
 
     def take_saves(self) -> list[Save]:
         """Returns, and forgets, the checkpoints that are whole, oldest first; none after rows that do not add up."""
-        # The next attempt would go on from there, and nobody would train on what was lost.
+        # The next attempt would go on from there, and the lost rows would never be trained.
         saves = self._uploads.collect(lambda uploads: self.evaluation.saved(uploads, self.trainers, self.start))
         return [save for save in saves if not is_wrong_before(save.cursor.epoch, self.epochs.values())]
 
@@ -321,6 +316,6 @@ class Attempt(Crew):
 
     def _reporter(self, message: NodeMessage) -> None:
         """Hears a trainer that tells where the run is. Raises `RefusedError` if it does not."""
-        self._trainer(message)
+        self.hear(message)
         if message.node not in self._reporters:
             raise RefusedError(f"{message.node} does not tell where the run is")

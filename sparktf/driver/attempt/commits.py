@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from sparktf.results.keep import Evaluation, KeepRule
 from sparktf.sequence import Cursor
-from sparktf.wire.evaluating import NextCommit
-from sparktf.wire.restore import BestWeights, Committed, Restore
+from sparktf.wire.restore import BestWeights, Committed, NextCommit, Restore
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,29 +5,30 @@ It looks once a second at first. When there are too many samples it drops every 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sparktf.driver.attempt.members import Members
-from sparktf.driver.attempt.rows.accounting import EpochAccount
+from sparktf.driver.attempt.rows.accounting import EpochAccount, MadeByWorker
 from sparktf.results.events import Samples
+from sparktf.results.usage import Made, Staleness, Usage
 from sparktf.topology import NodeId
 
 _MOST = 200
-"""So many samples there are at most."""
+"""The most samples that are kept."""
 _LEAST = 20
 _MOST_ROWS = 20_000
 """Samples times nodes: of hundreds of nodes there are fewer samples, but not fewer than `_LEAST`."""
 
 _FIRST_TOLD_S = 60.0
 _LATER = 1.5
-"""What is known is told after a minute, and then whenever the attempt is so many times as old."""
+"""The course is told after a minute, and then each time the attempt is this many times as old."""
 
 
 @dataclass(slots=True)
 class AttemptCourse:
-    """Whoever holds it calls `look` often, under the lock of what it looks at, and tells of it when `is_due`.
+    """The caller calls `look` often, under the roster's lock, and emits the samples when `is_due`.
 
     Attributes:
         began_s: When the attempt began.
@@ -110,3 +111,19 @@ class AttemptCourse:
             if account_of_now is None or not account_of_now.knows(node):
                 rows[node] += trainer.progress.rows_trained
         return rows
+
+
+def made_by(accounts: Iterable[EpochAccount], members: Members) -> dict[NodeId, Made]:
+    """Returns what each worker that trains by itself has trained, by the accounts of the attempt's epochs."""
+    found: dict[NodeId, MadeByWorker] = {}
+    for receipts in [account.receipts for account in accounts if account.receipts]:
+        for node, (steps, rows) in receipts.made.items():
+            before = found.get(node, MadeByWorker())
+            found[node] = MadeByWorker(before.steps + steps, before.rows + rows)
+    return {node: _made(trained, members[node].usage or Usage()) for node, trained in found.items()}
+
+
+def _made(trained: MadeByWorker, usage: Usage) -> Made:
+    seconds = usage.work.seconds if usage.work is not None else 0.0
+    steps_s = trained.steps / seconds if seconds else 0.0
+    return Made(steps=trained.steps, rows=trained.rows, steps_s=steps_s, staleness=Staleness.of(usage.staleness))

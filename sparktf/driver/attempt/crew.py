@@ -48,30 +48,34 @@ class Crew(ABC):
         self._started_s = clock()
         self._failures = Failures()
 
-    # ---- messages ----
+    # ---- messages: each comes once, see `Answers` ----
+
+    def hear(self, message: NodeMessage) -> Trainer:
+        """Returns the trainer that speaks, or is spoken of, which is heard with that. Raises what `speaker` does."""
+        trainer = speaker(message, self.number, self.trainers)
+        trainer.heard_s = self._clock()
+        return trainer
 
     def ready(self, message: Ready) -> Ack:
-        trainer = self._trainer(message)
-        if trainer.ready is None:  # a repeated message changes nothing
-            trainer.apply(TrainerEvent.READY)
-            trainer.ready = message
+        trainer = self.hear(message)
+        trainer.apply(TrainerEvent.READY)
+        trainer.ready = message
         return Ack()
 
     def heartbeat(self, message: Heartbeat) -> TrainerOrders:
-        trainer = self._trainer(message)
+        trainer = self.hear(message)
         trainer.beat(message, trains=False)
         orders = (StopOrder(),) if self.is_stopped else ()
         return TrainerOrders(orders=orders, beat_s=self._rhythm.steady_s)
 
     def finished(self, message: Finished) -> Ack:
-        trainer = self._trainer(message)
-        if trainer.finished is None:
-            trainer.apply(TrainerEvent.FINISHED)
-            trainer.finished = message
+        trainer = self.hear(message)
+        trainer.apply(TrainerEvent.FINISHED)
+        trainer.finished = message
         return Ack()
 
     def failed(self, message: Failed) -> Ack:
-        trainer = self._trainer(message)
+        trainer = self.hear(message)
         trainer.apply(TrainerEvent.FAIL)
         if not (message.record.peer and self.state is AttemptState.STOPPED):  # then it was we who took its peers away
             self._lost(trainer, message.record.model_copy(update={"host": trainer.host}))
@@ -84,7 +88,7 @@ class Crew(ABC):
             RefusedError: it has ended before, or counts as lost.
         """
         log = exit_facts(message)
-        trainer = self._trainer(message)
+        trainer = self.hear(message)
         told = self._failures.add_log(str(trainer.node), log)
         if not told and self.state is not AttemptState.STOPPED:
             record = loss(trainer, f"exited with {exit_text(message.exit_code)}", message.time_s)
@@ -147,12 +151,6 @@ class Crew(ABC):
 
     def _take(self, event: AttemptEvent) -> None:
         self.state = step(ATTEMPT, self.state, event, f"attempt {self.number}")
-
-    def _trainer(self, message: NodeMessage) -> Trainer:
-        """Returns the trainer that speaks, or is spoken of, which is heard with that. Raises what `speaker` does."""
-        trainer = speaker(message, self.number, self.trainers)
-        trainer.heard_s = self._clock()
-        return trainer
 
 
 def exit_facts(message: TrainerExited) -> dict[str, Any]:

@@ -1,13 +1,113 @@
-"""The one table from a run's strategy to what it means for the gang."""
+"""The one table from a run's strategy to what it means for the gang, and its entries.
+
+Synchronous training is in lockstep: all nodes make every update together. Over parameter servers workers make updates
+of their own, and a coordinator tells of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from sparktf.config.strategies import Strategy
-from sparktf.driver.attempt.asynchronous import Asynchronous
-from sparktf.driver.attempt.discipline import Discipline
-from sparktf.driver.attempt.lockstep import Lockstep
+from sparktf.driver.attempt.discipline import Discipline, Fail, Replace, Share
+from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.saves import Save, Start, joined_save, with_others
+from sparktf.errors import ErrorRecord, RefusedError, Verdict
+from sparktf.lifecycle import TrainerState
+from sparktf.sequence import Stream
+from sparktf.topology import NodeId, Role
+from sparktf.wire.control import AssignmentRequest
+from sparktf.wire.uploads import Uploaded
+
+
+class Lockstep:
+    """See `Discipline`: whatever one node does, all do, and without one there is no update."""
+
+    def deal(self, request: AssignmentRequest, members: Members) -> Share:
+        """See `Discipline`. All nodes, which are workers, share an epoch among themselves, at once."""
+        return Share(request.node.index, tuple(members))
+
+    def reporters(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`. All make every step, each on rows of its own."""
+        return tuple(nodes)
+
+    def lessees(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`. Rows are dealt."""
+        del nodes
+        return ()
+
+    def fed(self, stream: Stream, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`. All train, and all evaluate."""
+        del stream
+        return tuple(nodes)
+
+    def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail:
+        """See `Discipline`. The others would wait for it in the next update."""
+        del member, members
+        return Fail(record)
+
+    def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
+        """See `Discipline`. Each node tells what it has trained, and the chief has the files."""
+        if any(node not in uploads for node in members):
+            return None
+        return joined_save(start, [uploads[node] for node in members])
+
+    def is_done(self, members: Members) -> bool:
+        """See `Discipline`."""
+        return all(trainer.state is TrainerState.FINISHED for trainer in members.values())
+
+
+class Asynchronous:
+    """See `Discipline`: the coordinator, which has the role of the chief, says where the run is."""
+
+    def deal(self, request: AssignmentRequest, members: Members) -> Share:
+        """See `Discipline`. The coordinator evaluates alone; what is trained, workers lease as they go."""
+        if request.stream is Stream.TRAIN or request.node.role is not Role.CHIEF:
+            raise RefusedError(f"{request.node} has no share of {request.stream}: workers lease rows as they go")
+        return Share(0, (request.node,))
+
+    def reporters(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`."""
+        return tuple(node for node in nodes if node.role is Role.CHIEF)
+
+    def lessees(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`."""
+        return tuple(node for node in nodes if node.role is Role.WORKER)
+
+    def fed(self, stream: Stream, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """See `Discipline`. Workers train, the coordinator evaluates."""
+        return self.lessees(nodes) if stream is Stream.TRAIN else self.reporters(nodes)
+
+    def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace:
+        """See `Discipline`. Workers are replaced, also while the gang starts: the coordinator waits for all of them.
+
+        One that was lost while TensorFlow connected to it takes the coordinator with it, which holds nothing yet. What
+        the others hold, or decide later, cannot be had again; and whatever a worker refuses, the next one will.
+        """
+        is_followed = member.node.role is Role.WORKER or _has_lost_workers_at_its_start(member, members)
+        is_loss = is_followed and record.verdict is Verdict.INFRASTRUCTURE
+        return Replace(member.node) if is_loss else Fail(record)
+
+    def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
+        """See `Discipline`. The coordinator tells what all workers have trained, the servers have written the files."""
+        coordinator = next((uploads[node] for node in self.reporters(members) if node in uploads), None)
+        if coordinator is None:
+            return None
+        whole = with_others(coordinator, [uploads.get(node) for node in members if node.role is Role.PS])
+        return None if whole is None else joined_save(start, [whole])
+
+    def is_done(self, members: Members) -> bool:
+        """See `Discipline`. Workers and servers stay until they are told to stop."""
+        return all(members[node].state is TrainerState.FINISHED for node in self.reporters(members))
+
+
+def _has_lost_workers_at_its_start(member: Trainer, members: Members) -> bool:
+    """Whether this is a coordinator that was never ready, and says itself that it has failed, as it lost a worker."""
+    workers = [worker for node, worker in members.items() if node.role is Role.WORKER]
+    lost = any(worker.incarnation or not worker.is_expected for worker in workers)
+    has_failed = member.state is TrainerState.FAILED
+    return lost and has_failed and member.node.role is Role.CHIEF and not member.has_met
+
 
 DISCIPLINES: Mapping[Strategy, Discipline] = {
     "single": Lockstep(),

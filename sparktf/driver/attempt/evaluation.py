@@ -6,10 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sparktf.driver.attempt.discipline import Discipline, Fail, GoOn, Replace, Share
-from sparktf.driver.attempt.losses import Vacancy
+from sparktf.driver.attempt.losses import FRUITLESS, Vacancy
 from sparktf.driver.attempt.members import Members, Trainer, have_met
 from sparktf.driver.attempt.saves import Save, Start
-from sparktf.driver.attempt.unfollowed import FRUITLESS
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.lifecycle import TrainerState
 from sparktf.results.keep import Evaluation, KeepRule
@@ -23,8 +22,8 @@ from sparktf.wire.uploads import Uploaded
 class Evaluating:
     """See `Discipline`: the discipline of the nodes that train, who never wait for the evaluator.
 
-    A value: whatever is learned of the evaluator makes a new one. The work of an attempt is done when the last commit
-    is evaluated too, or the evaluator is given up.
+    A value: each event makes a new one. The work of an attempt is done when the last commit is evaluated too, or the
+    evaluator is given up.
 
     Attributes:
         trains: The discipline of the nodes that train; without an evaluator nothing is added to it.
@@ -73,7 +72,7 @@ class Evaluating:
         return self.trains.fed(stream, (node for node in nodes if node != self.node))
 
     def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
-        """See `Discipline`. The evaluator is replaced, once all nodes were ready: nobody waits for it.
+        """See `Discipline`. The evaluator is replaced, once all nodes were ready: no node waits for it.
 
         An error of its own would meet its successor too. Once the training is done, no other node is needed any more.
         """
@@ -113,7 +112,7 @@ class Evaluating:
         return frozenset([*reporters, *([] if self.node is None else [self.node])])
 
     def vacant(self, vacancies: Collection[Vacancy]) -> tuple[Vacancy, ...]:
-        """Returns who is to get another trainer: nodes that train first; nobody that is not needed any more."""
+        """Returns the nodes that are to get another trainer: first those that train, and only those still needed."""
         training = [] if self.is_trained else [vacancy for vacancy in vacancies if vacancy.node != self.node]
         evaluating = [vacancy for vacancy in vacancies if vacancy.node == self.node and self.failed is None]
         return (*training, *evaluating)
@@ -134,7 +133,7 @@ class Evaluating:
         return after._given_up(f"{FRUITLESS} evaluators in a row were lost without a result")
 
     def at(self, now_s: float, members: Members, vacancies: Collection[Vacancy], limit_s: float) -> Evaluating:
-        """Returns it at a later moment: with the training done, or given up as nobody takes its place in time.
+        """Returns it at a later moment: with the training done, or given up as no trainer takes its place in time.
 
         Args:
             limit_s: How long its place may be vacant once nothing else is left to be done, `timeouts.replace`.

@@ -71,7 +71,6 @@ class Feeding:
         return None
 
     def cancel(self) -> None:
-        """Ends all feeders."""
         for feeders in self._feeders.values():
             feeders.cancel()
         self._feeders.clear()

@@ -50,7 +50,7 @@ class Failure(NamedTuple):
     """A failure, and when the driver learned of it.
 
     Attributes:
-        is_silence: Nobody told it: the driver waited in vain.
+        is_silence: The driver concluded it from silence.
         heard_s: When the node was last heard that fell silent.
     """
 
@@ -71,7 +71,6 @@ class Failures:
         self.told: list[Failure] = []
 
     def note(self, failure: Failure) -> None:
-        """Adds a failure."""
         self.told.append(failure)
 
     def add_log(self, node: str, log: dict[str, Any]) -> bool:
@@ -89,7 +88,7 @@ class Failures:
 
 
 class Lateness(NamedTuple):
-    """What is wrong with a trainer that says nothing of it, and since when."""
+    """Why a trainer that reports no failure is late, and since when."""
 
     trainer: Trainer
     what: str
@@ -168,7 +167,7 @@ def late(
 
 
 def silent(trainers: Iterable[Trainer], now_s: float, silence_s: float) -> Iterator[Lateness]:
-    """Yields the trainers that are silent, whatever they were at: one is what their peers have lost."""
+    """Yields the trainers that are silent, in any phase: one of them is the lost peer that others report."""
     for trainer in trainers:
         if trainer.is_expected and now_s - trainer.heard_s > silence_s:
             yield _silence(trainer, silence_s)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sparktf.config.job import JobConfig
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.health import Failure
 from sparktf.driver.attempt.members import Members, Trainer, have_met
-from sparktf.driver.attempt.unfollowed import GiveUp, Loss, StandIn, decide
 from sparktf.errors import ErrorRecord, LifecycleError
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.wire.control import WorkerPlace, WorkersOrder
+
+FRUITLESS = 4
+"""Give a node up after this many trainers in a row that trained no row, or evaluated no checkpoint; the default of
+spark.task.maxFailures."""
 
 
 class Vacancy(NamedTuple):
@@ -30,7 +33,7 @@ class Vacancy(NamedTuple):
 
 
 class Losses:
-    """What is known of them, in the order in which it was noticed."""
+    """The losses of an attempt that went on, in the order in which they were noticed."""
 
     def __init__(self, workers: Collection[NodeId], config: JobConfig, fruitful: Callable[[NodeId], int]) -> None:
         """Knows of none.
@@ -40,7 +43,7 @@ class Losses:
             fruitful: Returns which incarnation of a node was the last that has trained rows; -1 for none.
         """
         self._workers = workers
-        # An update of several gradients would wait for that of a worker who is not there.
+        # An update of several gradients would wait for the gradient of a missing worker.
         all_needed = config.train.replicas_to_aggregate is not None
         self._least = len(workers) if all_needed else min(config.cluster.min_workers, len(workers))
         self._fruitful = fruitful
@@ -50,7 +53,7 @@ class Losses:
 
     @property
     def records(self) -> list[ErrorRecord]:
-        """Why each of them was lost, and why nobody has followed it, if a stand-in did."""
+        """Why each trainer was lost, and why it has no successor where a stand-in took its place."""
         return [_with(loss.record, self._unfollowed.get(key, "")) for key, loss in self._noted.items()]
 
     def may_hold_up(self, heard_s: float, members: Members, now_s: float, timeouts: TimeoutsConfig) -> bool:
@@ -95,7 +98,7 @@ class Losses:
         return known is not None and known.is_silence
 
     def note(self, trainer: Trainer, record: ErrorRecord, now_s: float, *, is_silence: bool = False) -> None:
-        """Notes a loss; what is told of the same trainer later is only what followed, unless it was merely silent."""
+        """Notes a loss; a later report about the same trainer counts only if it was merely silent before."""
         key = (trainer.node, trainer.incarnation)
         if key not in self._noted:
             self._noted[key] = Failure(record, now_s, is_silence)
@@ -127,7 +130,7 @@ class Losses:
         return lost.node not in self._workers or not self._loss(lost).is_hopeless
 
     def has_stand_in(self, lost: Trainer) -> bool:
-        """Whether its place is held for whoever comes, and keeps nobody else waiting."""
+        """Whether a stand-in holds its place, so that no other node waits for it."""
         return lost.node in self._stood_in
 
     def overdue(
@@ -184,3 +187,65 @@ class Losses:
 
 def _with(record: ErrorRecord, reason: str) -> ErrorRecord:
     return record.model_copy(update={"message": f"{record.message}; {reason}"}) if reason else record
+
+
+class Loss(NamedTuple):
+    """A worker that is lost, and that nobody follows yet.
+
+    Attributes:
+        since_s: When it was noticed, by the driver's monotonic clock.
+        fruitless: How many trainers of its node in a row, this one the last, are not known to have trained a row.
+        stood_in: A stand-in has its place already.
+    """
+
+    since_s: float
+    fruitless: int = 0
+    stood_in: bool = False
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the next trainer would be lost as the ones before."""
+        return self.fruitless >= FRUITLESS
+
+
+class StandIn(NamedTuple):
+    """Training goes on with stand-ins in the places of these workers, each with the reason why nobody follows it."""
+
+    reasons: Mapping[NodeId, str]
+
+
+class GiveUp(NamedTuple):
+    """Too few workers are left after the loss of this one."""
+
+    node: NodeId
+    reason: str
+
+
+def decide(
+    losses: Mapping[NodeId, Loss], now_s: float, limit_s: float, *, workers: int, least: int
+) -> StandIn | GiveUp:
+    """Returns what follows from the workers that are lost.
+
+    Args:
+        losses: Workers without a successor, the earliest loss first.
+        limit_s: How long a place may be vacant, `timeouts.replace`.
+        workers: How many the attempt has, including the lost ones.
+        least: How many it needs: `cluster.min_workers`, or all where updates take several gradients.
+    """
+    reasons = {node: reason for node, loss in losses.items() if (reason := _reason(node, loss, now_s, limit_s))}
+    new = {node: reason for node, reason in reasons.items() if not losses[node].stood_in}
+    left = workers - len(reasons)
+    if left >= least:
+        return StandIn(new)
+    node, reason = next(iter((new or reasons).items()))
+    few = f"of {workers} workers {left} would be left, and {least} are needed" if left else "no worker is left"
+    return GiveUp(node, f"{reason}, and {few}")
+
+
+def _reason(node: NodeId, loss: Loss, now_s: float, limit_s: float) -> str:
+    """Returns why a lost worker gets no successor; "" while one may come."""
+    if loss.is_hopeless:
+        return f"the last {loss.fruitless} of {node} trained no row: it gets no other"
+    if now_s - loss.since_s > limit_s:
+        return f"nobody took its place within timeouts.replace: {limit_s:g} s"
+    return ""

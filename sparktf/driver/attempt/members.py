@@ -72,7 +72,7 @@ class Trainer:
             self.use(beat.usage, trains=trains)
 
     def use(self, told: Usage, *, trains: bool) -> None:
-        """Notes what its process has used; as in `advance`, what is older than what is known does not count.
+        """Notes the usage of its process; as in `advance`, an older report does not count.
 
         Args:
             trains: Whether the gang has trained since it told before.
@@ -129,7 +129,7 @@ def have_met(members: Members) -> bool:
 
 
 def started_s(members: Members, attempt_s: float) -> float:
-    """Returns since when a gang starts: whoever takes the place of a lost one before all have met takes as long again.
+    """Returns since when a gang starts: a trainer that replaces a lost one before all have met takes as long again.
 
     Args:
         attempt_s: When the attempt began.

@@ -8,15 +8,15 @@ from typing import NamedTuple
 from sparktf.errors import ErrorRecord, NotStoredError, TimeUpError, Verdict
 
 _AS_IT_IS = (NotStoredError.__name__, TimeUpError.__name__)
-"""What could not be stored would only be trained again, and there is no more time than there was."""
+"""A new attempt would train the same again and store it no better, or run out of time again."""
 
 
 class Restart(NamedTuple):
-    """What follows.
+    """The consequence of a failed attempt.
 
     Attributes:
-        said: What is said of the attempt.
-        end: What the run ends with; None where another attempt begins.
+        said: A line about the attempt.
+        end: The failure that the run ends with; None where another attempt begins.
     """
 
     said: str

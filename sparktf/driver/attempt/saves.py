@@ -79,7 +79,6 @@ class Uploads:
         self._by_step: dict[int, dict[NodeId, Uploaded]] = {}
 
     def add(self, upload: Uploaded) -> None:
-        """Notes a node's part of a checkpoint."""
         self._by_step.setdefault(upload.step, {})[upload.node] = upload
 
     def collect(self, saved: Callable[[Mapping[NodeId, Uploaded]], Save | None]) -> list[Save]:

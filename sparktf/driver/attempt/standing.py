@@ -1,4 +1,4 @@
-"""Where an attempt stands, and what follows from the time that has passed: a function of what is known of it."""
+"""Where an attempt stands, and what follows from the time that has passed: a function of its state."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.discipline import Fail, Replace
 from sparktf.driver.attempt.evaluation import Evaluating
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Outcome, Since, decide, left_behind, loss, missed
-from sparktf.driver.attempt.losses import Losses
+from sparktf.driver.attempt.losses import Losses, StandIn
 from sparktf.driver.attempt.members import Members, Trainer, started_s
-from sparktf.driver.attempt.unfollowed import StandIn
 from sparktf.errors import ErrorRecord
 from sparktf.topology import NodeId
 
 
 class Known(NamedTuple):
-    """What is known of an attempt.
+    """The state of an attempt.
 
     Attributes:
         failures: In the order in which they were told.
@@ -34,13 +33,13 @@ class Known(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where an attempt stands at one moment, and what is to be noted of it by `Attempt.apply`.
+    """Where an attempt stands at one moment, and what `Attempt.apply` is to note.
 
     Attributes:
-        failures: New ones, which nobody told.
+        failures: New ones, which no node told.
         lost: Trainers that fell silent or are late, and that the attempt goes on without; each with its loss.
-        stand_in: Workers whose places nobody takes in time.
-        evaluation: What is known of the evaluator by now.
+        stand_in: Workers whose places no trainer takes in time.
+        evaluation: The new state of the evaluator.
     """
 
     outcome: Outcome

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyarrow import flight
 from pydantic import ValidationError
 
-from sparktf.config.job import JobConfig
+from sparktf.config.job import SecurityConfig
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError, SparkTFError
 from sparktf.process.ports import LOOPBACK
@@ -132,7 +132,8 @@ class LocalControlServer(ControlServer):
 
 
 def serve(
-    config: JobConfig,
+    security: SecurityConfig,
+    port: int,
     handlers: Mapping[Action, Handler],
     addresses: Addresses,
     *,
@@ -145,8 +146,8 @@ def serve(
         one_machine: Whether all nodes are on this machine: then a unix socket serves, and TLS is not needed.
         scratch: A folder that goes with the gang, even if this process is killed; None if there is none.
     """
-    if one_machine and config.security.tls != "on":
+    if one_machine and security.tls != "on":
         return LocalControlServer(scratch, new_secret(), handlers)
-    encrypted = config.security.tls != "off"
+    encrypted = security.tls != "off"
     material = new_tls_material(datetime.datetime.now(datetime.UTC)) if encrypted else None
-    return ControlServer(addresses, config.cluster.control_port, new_secret(), material, handlers)
+    return ControlServer(addresses, port, new_secret(), material, handlers)

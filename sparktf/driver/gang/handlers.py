@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.crew import Crew
+from sparktf.driver.attempt.functions import Functions
 from sparktf.driver.gang.roster import Roster
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError
@@ -33,11 +35,13 @@ from sparktf.wire.control import (
     Warned,
 )
 from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
-from sparktf.wire.evaluating import NextCommitRequest
+from sparktf.wire.guest import DealRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
+from sparktf.wire.restore import NextCommitRequest
 from sparktf.wire.sender import NodeMessage
 from sparktf.wire.uploads import Finished, Uploaded
 
+_Crew = TypeVar("_Crew", Attempt, Functions)
 _Request = TypeVar("_Request", bound=Message)
 
 
@@ -83,11 +87,11 @@ class Dispatcher:
     """Answers the messages of one gang; thread-safe.
 
     Attributes:
-        attempt: The current attempt; None before the first.
+        attempt: The current attempt, to train or to run functions; None before the first.
     """
 
     def __init__(self, roster: Roster) -> None:
-        self.attempt: Attempt | None = None
+        self.attempt: Crew | None = None
         self._roster = roster
         self._answers = Answers()
 
@@ -95,10 +99,11 @@ class Dispatcher:
         """Returns who answers what; each raises `RefusedError` for what comes too late, or from a stranger."""
         return {
             Action.REGISTER: Handler(Registration, self._roster.register),
-            Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._agent_heartbeat),
+            Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._beat),
             Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
-            Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._current().lease, m)),
+            Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._training().lease, m)),
+            Action.DEAL: Handler(DealRequest, lambda m: self._locked(self._of(Functions).deal, m)),
             **{action: Handler(kind, partial(self._once, action, serve)) for action, kind, serve in self._of_nodes()},
         }
 
@@ -107,17 +112,17 @@ class Dispatcher:
         return [
             (Action.READY, Ready, lambda m: self._locked(self._current().ready, m)),
             (Action.ASSIGNMENT, AssignmentRequest, self._assignment),
-            (Action.METRICS, Metrics, lambda m: self._locked(self._current().metrics_reported, m)),
-            (Action.EPOCH_DONE, EpochDone, lambda m: self._locked(self._current().epoch_done, m)),
-            (Action.UPLOADED, Uploaded, lambda m: self._locked(self._current().uploaded, m)),
+            (Action.METRICS, Metrics, lambda m: self._locked(self._training().metrics_reported, m)),
+            (Action.EPOCH_DONE, EpochDone, lambda m: self._locked(self._training().epoch_done, m)),
+            (Action.UPLOADED, Uploaded, lambda m: self._locked(self._training().uploaded, m)),
             (Action.FINISHED, Finished, lambda m: self._locked(self._current().finished, m)),
             (Action.FAILED, Failed, lambda m: self._locked(self._current().failed, m)),
-            (Action.WARNING, Warned, lambda m: self._locked(self._current().warned, m)),
-            (Action.SEALED, Sealed, lambda m: self._locked(self._current().sealed, m)),
-            (Action.WORK, WorkRequest, lambda m: self._locked(self._current().work, m)),
+            (Action.WARNING, Warned, lambda m: self._locked(self._training().warned, m)),
+            (Action.SEALED, Sealed, lambda m: self._locked(self._training().sealed, m)),
+            (Action.WORK, WorkRequest, lambda m: self._locked(self._training().work, m)),
             (Action.LEASE_BLOCKS, BlockLeaseRequest, self._lease_blocks),
-            (Action.FETCHED, Fetched, lambda m: self._locked(self._current().fetched, m)),
-            (Action.NEXT_COMMIT, NextCommitRequest, lambda m: self._locked(self._current().next_commit, m)),
+            (Action.FETCHED, Fetched, lambda m: self._locked(self._training().fetched, m)),
+            (Action.NEXT_COMMIT, NextCommitRequest, lambda m: self._locked(self._training().next_commit, m)),
         ]
 
     def _once(self, action: Action, serve: Callable[[Any], Message], message: NodeMessage) -> Message:
@@ -125,14 +130,23 @@ class Dispatcher:
             self._current().hear(message)  # whoever has lost its place is refused, also what it was answered before
         return self._answers.once(message.trainer, action, message.number, lambda: serve(message))
 
-    def _agent_heartbeat(self, message: AgentHeartbeat) -> Message:
-        heard = partial(self._roster.heartbeat, message)
-        return self._answers.once(message.agent, Action.AGENT_HEARTBEAT, message.number, heard)
+    def _beat(self, message: AgentHeartbeat) -> Message:
+        serve = partial(self._roster.heartbeat, message)
+        return self._answers.once(message.agent, Action.AGENT_HEARTBEAT, message.number, serve)
 
-    def _current(self) -> Attempt:
+    def _current(self) -> Crew:
         if self.attempt is None:
             raise RefusedError("there is no attempt")
         return self.attempt
+
+    def _training(self) -> Attempt:
+        return self._of(Attempt)
+
+    def _of(self, kind: type[_Crew]) -> _Crew:
+        current = self._current()
+        if not isinstance(current, kind):
+            raise RefusedError("this attempt does other work")
+        return current
 
     def _locked(self, handle: Callable[[_Request], Message], message: _Request) -> Message:
         with self._roster.changed:
@@ -149,13 +163,13 @@ class Dispatcher:
 
     def _assignment(self, message: AssignmentRequest) -> AssignmentAnswer:
         with self._roster.changed:
-            answer = self._current().assignment(message)
+            answer = self._training().assignment(message)
             self._roster.changed.notify_all()
         return answer()
 
     def _lease_blocks(self, message: BlockLeaseRequest) -> BlockLease:
         with self._roster.changed:
-            answer = self._current().lease_blocks(message)
+            answer = self._training().lease_blocks(message)
         return answer()
 
     def _trainer_exited(self, message: TrainerExited) -> Ack:

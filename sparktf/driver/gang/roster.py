@@ -84,7 +84,7 @@ class LostAgent:
     agent: AgentRecord
     reason: str
 
-    def gang_text(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
+    def in_words(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
         """Returns what became of its trainer: it lost its executor only where that is known to be gone."""
         return f"lost its executor: {facts.removed}" if facts.removed else f"lost its agent: {self.reason}"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sparktf.driver.attempt.advice import advise
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.attempt.figures import made_by
+from sparktf.driver.attempt.course import made_by
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
 from sparktf.driver.attempt.rows.accounting import inputs
@@ -49,7 +49,7 @@ class Seating:
         return tuple(agent.registration.host for node, agent in self._seats() if node.role is Role.WORKER)
 
     @property
-    def gang_text(self) -> str:
+    def in_words(self) -> str:
         """Who the nodes are, and where: "2 workers, 1 ps and a coordinator on ...", in this order."""
         order = (Role.WORKER, Role.PS, Role.CHIEF, Role.EVALUATOR)
         seats = sorted(self._seats(), key=lambda seat: order.index(seat[0].role))

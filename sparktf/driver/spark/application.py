@@ -130,7 +130,7 @@ def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = 
         remedy = f"'local-cluster[{nodes},{max(slots.cores, cores)},...]'"
     fed = ", and Spark feeds them from one besides" if feeders else ""
     raise PreflightError(
-        f"{cluster.gang_text} need as many slots{fed}, but {slots.master.url} has {slots.total}: "
+        f"{cluster.in_words} need as many slots{fed}, but {slots.master.url} has {slots.total}: "
         f"use --master {remedy}; or lower {cluster.sizes}"
     )
 

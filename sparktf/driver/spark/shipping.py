@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
-from sparktf.config.job import JobConfig
 from sparktf.driver.code.code_files import archive_files, code_files, digest_of
 from sparktf.driver.code.module import search_path
 from sparktf.executor.trainer_process import CODE
 
 
-def ship_code(spark: SparkSession, config: JobConfig) -> None:
+def ship_code(spark: SparkSession, modules: Mapping[str, str], folder: Path | None) -> None:
     """Sends the user's modules, with what lies beside them, to all executors, for every later task.
 
     They unpack it into a folder that Python imports from: a module finds its data files by its own `__file__`, in
     trainers and in Spark's functions. Nothing is sent that was sent last.
+
+    Args:
+        modules: Key -> module, see `JobConfig.modules`; `folder` is where they are looked for first.
     """
-    files = code_files(config.modules, search_path(config.code_folder))
+    files = code_files(modules, search_path(folder))
     if not files:
         return
     context: Any = spark.sparkContext

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from sparktf.console.console import ending_of
 from sparktf.errors import Verdict
 from sparktf.results.result import RunResult
-from sparktf.storage.transactions.last_word import LastWord
+from sparktf.storage.transactions.terms import LastWord
 
 Tone = Literal["good", "worse", "kept", "bad", "waits", "plain"]
 """good: a new model; worse: one that is worse, within the tolerance; kept: the old one stays; bad: somebody has to

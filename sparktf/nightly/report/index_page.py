@@ -22,9 +22,10 @@ from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import EVENTS, SERVING, TERMS, RunDirectory, is_name
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.last_word import LastWord, last_word
 from sparktf.storage.transactions.leftovers import staged_name, sweep
+from sparktf.storage.transactions.replaced_folder import replace_file
 from sparktf.storage.transactions.results import read_result
+from sparktf.storage.transactions.terms import LastWord, last_word
 
 SHOWN = 120
 """Runs on the page, the last by their ids."""
@@ -81,13 +82,7 @@ def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
     for _ in range(_AGAIN):
         found = indexed_runs(storage, root, name)
         aside = f"{folder}/{staged_name(_ASIDE, suffix='.html')}"
-        try:
-            storage.write_bytes(aside, index_page(found, now_s))
-            storage.replace(aside, path)
-        except StorageError:
-            with suppress(StorageError):
-                storage.delete(aside)
-            raise
+        replace_file(storage, path, index_page(found, now_s), aside)
         # Another run may have ended since, and have replaced the page before this one did.
         if _ended(storage, folder) <= found.seen:
             return

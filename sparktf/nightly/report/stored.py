@@ -35,8 +35,8 @@ from sparktf.results.result import AttemptResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.base import Storage
-from sparktf.storage.transactions.last_word import UNHEARD, LastWord, last_word
 from sparktf.storage.transactions.results import read_result
+from sparktf.storage.transactions.terms import UNHEARD, LastWord, last_word
 
 _ROUNDED_S = 1.0
 """A result has its start in whole seconds."""

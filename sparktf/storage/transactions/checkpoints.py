@@ -46,7 +46,7 @@ _log = log_of(__name__)
 
 
 class FileManifest(Message):
-    """What makes a published folder whole: its files."""
+    """The files that make a published folder whole."""
 
     files: tuple[StagedFile, ...]
 
@@ -65,7 +65,7 @@ class FileManifest(Message):
 
 
 class Manifest(FileManifest):
-    """What a checkpoint is.
+    """The description of a checkpoint.
 
     Attributes:
         cursor: Position in the train stream.
@@ -165,7 +165,11 @@ def parse_manifest(storage: Storage, folder: str, kind: type[_M]) -> _M:
 
 
 class CheckpointStore:
-    """The checkpoints of one run. Reading needs no fence; `commit` and `publish` are for the driver, in one thread."""
+    """The checkpoints of one run. Reading needs no fence; `commit` and `publish` are for the driver, in one thread.
+
+    Attributes:
+        fence: Through which it commits, once it is acquired.
+    """
 
     def __init__(
         self,
@@ -181,7 +185,7 @@ class CheckpointStore:
 
         Args:
             keep: How many checkpoints stay, at least 1.
-            fence: Through which it commits. Default: one of its own.
+            fence: Default: one of its own.
             on_torn: Told of each checkpoint that is skipped or replaced because it is torn. Default: the log.
             on_not_pruned: Told when old checkpoints could not be removed. Default: the log.
 
@@ -195,19 +199,7 @@ class CheckpointStore:
         self._keep = keep
         self._on_torn = on_torn or _warn_torn
         self._on_not_pruned = on_not_pruned or _warn_not_pruned
-        self._fence = fence or Fence(storage, rundir)
-
-    def fence(self, attempt: int) -> int:
-        """Makes this store the only committer, before an attempt begins; see `Fence.take`."""
-        return self._fence.acquire(attempt)
-
-    def last_attempt(self) -> int:
-        """Returns the highest attempt that a killed driver of this run left behind; see `Fence.last_attempt`."""
-        return self._fence.last_attempt()
-
-    def release(self) -> None:
-        """Ends committing; see `Fence.release`."""
-        self._fence.release()
+        self.fence = fence or Fence(storage, rundir)
 
     def commit(
         self,
@@ -226,7 +218,7 @@ class CheckpointStore:
             release: Returns which of the checkpoints at some steps, all that are too old, may be removed now.
 
         Raises:
-            LifecycleError: `fence` was not called.
+            LifecycleError: the fence was not acquired.
             TornCheckpointError: a staged file is missing or differs; names it.
             StorageExistsError: there is a whole checkpoint at this step.
             FencedOffError: a newer committer owns the run; nothing of it has changed.
@@ -255,13 +247,13 @@ class CheckpointStore:
         What is there, of a submission that was cut off before its result, goes only when the new one is verified.
 
         Raises:
-            LifecycleError: `fence` was not called.
+            LifecycleError: the fence was not acquired.
             ValueError: a file's name leads out of the folder.
             TornCheckpointError: a staged file is missing or differs; names it.
             FencedOffError: a newer committer owns the run; its model is as it was.
             StorageError: the storage failed.
         """
-        self._commit_folder(FileManifest(files=tuple(files)), staged, target, self._fence.replace)
+        self._commit_folder(FileManifest(files=tuple(files)), staged, target, self.fence.replace)
 
     def list(self) -> tuple[int, ...]:
         """Returns the steps that have a checkpoint folder, oldest first; whether they are whole is not looked at.
@@ -306,7 +298,7 @@ class CheckpointStore:
     def _commit_folder(
         self, manifest: FileManifest, staged: str, target: str, put_in_place: Callable[[str, str], None]
     ) -> None:
-        with self._fence.guarded() as fence:
+        with self.fence.guarded() as fence:
             held = f"{fence}/{name_of(target)}"
             try:
                 # Before the rename into the fence: writing makes folders, and inside it that would mend a cut one.
@@ -316,7 +308,7 @@ class CheckpointStore:
                 self._storage.make_dirs(_parent(target))
                 put_in_place(held, target)
             except (StorageError, FencedOffError):
-                self._fence.discard(staged, held)
+                self.fence.discard(staged, held)
                 raise
 
     def _put_in_place(self, held: str, target: str, kind: type[FileManifest]) -> None:
@@ -342,7 +334,7 @@ class CheckpointStore:
 
     def _remove(self, folder: str) -> None:
         """Removes a folder from sight in one step, so that no reader sees half of it, then deletes it."""
-        if (removed := self._fence.take_in(folder)) is not None:
+        if (removed := self.fence.take_in(folder)) is not None:
             self._storage.delete(removed)
 
 

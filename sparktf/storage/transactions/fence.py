@@ -12,8 +12,11 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
+from sparktf.clock import Clock
 from sparktf.errors import FencedOffError, StorageError, StorageNotFoundError
+from sparktf.knobs import KNOBS
 from sparktf.rundir import RunDirectory, is_on_its_way
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.ownership import Ownership
@@ -59,7 +62,7 @@ class Fence(Passage):
         """
         if not self._storage.exists(self._parent):
             return 0
-        return max((_attempt(name) for name in self._names(self._parent)), default=0)
+        return max((_attempt_and_term(name)[0] for name in self._names(self._parent)), default=0)
 
     def hold(self) -> None:
         """Makes this driver the run's only committer before it has an attempt, under the highest number there was.
@@ -103,7 +106,7 @@ class Fence(Passage):
             raise
         self.check()
         self.discard(*(aside for _, aside in swept))
-        return max((_attempt(name) for name, _ in swept), default=0)
+        return max((_attempt_and_term(name)[0] for name, _ in swept), default=0)
 
     def claim(self) -> bool:
         """Makes a fence that moves no other away; returns False, and has none, where somebody has one already.
@@ -215,7 +218,7 @@ class Fence(Passage):
     def _sweep(self) -> list[tuple[str, str]]:
         """Moves every other committer's fence and what is staged out of their reach; returns what, and where to."""
         names = self._names(self._parent)
-        if any(_term_of(name) > self._term for name in names):
+        if any(_attempt_and_term(name)[1] > self._term for name in names):
             raise self.lose()
         # Not what it is putting down itself from another thread, such as its events.
         others = (n for n in names if n.startswith(_OURS) and is_on_its_way(n) and not n.startswith(self._putting))
@@ -226,11 +229,49 @@ class Fence(Passage):
         return self._sweep_in(hidden)
 
 
-def _attempt(name: str) -> int:
-    found = _FENCE.match(name)
-    return int(found.group(1)) if found else 0
+class FenceWatch:
+    """Looks now and then whether a fence still stands, so that a driver whose run is another's trains no further.
+
+    It only spares work: what is written goes through the fence all the same.
+    """
+
+    def __init__(self, fence: Fence, clock: Clock) -> None:
+        self._fence = fence
+        self._clock = clock
+        self._begun_s: float | None = None
+        self._under_way = False
+        self._gone = ""
+
+    def check(self) -> None:
+        """Begins a look when one is due, beside the caller; never waits for the storage.
+
+        Raises:
+            FencedOffError: the last look found the fence gone, or the last beat a newer owner.
+        """
+        self._fence.check_owner()
+        path, now_s = self._fence.path, self._clock.now_s()
+        if path is not None and self._gone == path:
+            raise self._fence.lose()
+        if self._begun_s is None:
+            self._begun_s = now_s  # the fence was made just now
+        elif path is not None and is_look_due(self._begun_s, self._under_way, now_s):
+            self._begun_s, self._under_way = now_s, True
+            self._clock.beside("fence", partial(self._look_at, path))
+
+    def _look_at(self, path: str) -> None:
+        try:
+            if self._fence.looks_gone(path):
+                self._gone = path
+        finally:
+            self._under_way = False
 
 
-def _term_of(name: str) -> int:
+def is_look_due(begun_s: float, under_way: bool, now_s: float) -> bool:
+    """Returns whether to look again; `under_way` says that the last look, begun at `begun_s`, has not ended yet."""
+    return not under_way and now_s - begun_s >= KNOBS.fence_look_s
+
+
+def _attempt_and_term(name: str) -> tuple[int, int]:
+    """Returns the attempt and the term in the name of a fence; zeros for other names."""
     found = _FENCE.match(name)
-    return int(found.group(2)) if found else 0
+    return (int(found[1]), int(found[2])) if found else (0, 0)

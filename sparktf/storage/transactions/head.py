@@ -1,23 +1,23 @@
-"""A small content that any number of processes change, each change on top of the one that its maker has read.
+"""A small content that several processes change: each change applies to the edition its maker has read, or not at all.
 
-This is optimistic concurrency control by put-if-absent of numbered editions, as the log of Delta Lake has it, and a
-compare-and-swap register over a file system. Nobody locks anything: a process reads the newest edition, decides what
-follows, and puts it down under the next number, by the one call that a storage has which refuses a name that is taken.
-Of all that swap one edition, one succeeds; to all others the head has moved, and what they had decided is void.
+This is optimistic concurrency control by put-if-absent of numbered editions, as in the log of Delta Lake: a
+compare-and-swap register on a file system. Nobody takes a lock. A process reads the newest edition, decides what
+follows, and puts that under the next number, by the one operation of a storage that refuses a name which is taken. Of
+all processes that swap the same edition one succeeds; to the others the head has moved, and their decision is void.
 
-- The newest edition counts, and every edition is whole from the moment it is seen: it is made under another name.
-- A number is a fencing token. Who was frozen after it had read may find, when it wakes, that its number was used,
-  followed, and deleted since: the put would succeed. So whoever has put an edition looks once more, and has lost where
-  there is a newer one. For that the newest edition must never be deleted; whoever has put one deletes older ones alone.
-- The answer to a put may be lost. Then whose edition it is tells its content: no two processes swap in the same one
-  (give it a nonce). A put of which nothing can be found out has failed as the storage has, and may have succeeded all
-  the same: whoever reads finds it, and nobody builds on it unknowingly.
-- Who is told that the head has moved may have been its newest edition for a moment, which another has read and
-  followed. So a swap is a change whose failure has to be read, not counted.
+- The newest edition counts. Each is whole from the moment it is seen: it is made under another name.
+- The number is a fencing token. A process that was frozen between read and put may find that its number was used,
+  followed and deleted meanwhile, so that the put succeeds. It therefore looks again after the put, and has lost if
+  there is a newer edition. For that the newest edition is never deleted: a swap deletes only older ones.
+- The answer to a put may be lost. The content tells whose edition it is, so no two processes swap in the same content
+  (give it a nonce). If that cannot be found out either, the swap fails as the storage did; the edition may be there all
+  the same, and the next reader finds it.
+- A process that is told that the head has moved may have been first, if another one has read its edition and followed
+  it before the second look. So read again after a failure; do not count it.
 
-`FolderHead` puts an edition by a rename that refuses its target, which HDFS and local file systems have for folders. A
-store of objects has no rename: there an edition is one object, put on the condition that there is none of its name,
-and what an edition has beside it are objects of its own, put before.
+`FolderHead` puts an edition by a rename that refuses its target, which HDFS and local file systems have. An object
+store has no rename: there an edition is one object, put on the condition that none of its name exists, and the files
+beside its content are objects that are put before it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol
 
 from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.leftovers import staged_name
+from sparktf.storage.transactions.leftovers import discard, staged_name
 
 _NEW = "_new-"
 _EDITION = re.compile(r"^\d{6,}$")
@@ -37,15 +37,15 @@ _BEGUN = re.compile(rf"^{_NEW}(\d{{6,}})-")
 
 
 class HeadMovedError(Exception):
-    """Another edition is there than the one that was read: read again."""
+    """The edition that was read is not the newest any more: read again."""
 
 
 class Edition(NamedTuple):
-    """What a head says.
+    """A numbered content of a head.
 
     Attributes:
-        number: From 1 on; 0 where nothing was ever said.
-        content: Empty where it is lost.
+        number: From 1 on; 0 before the first one.
+        content: Empty if it is lost.
     """
 
     number: int = 0
@@ -53,26 +53,26 @@ class Edition(NamedTuple):
 
 
 class Head(Protocol):
-    """What counts, as of now."""
+    """A content of which the newest edition counts."""
 
     def path(self, number: int) -> str:
-        """Returns what the names of all that belongs to an edition begin with: also of what lies beside its content."""
+        """Returns the path below which the files of an edition lie."""
 
     def newest(self) -> int:
-        """Returns the number of the newest edition, which is cheaper than to read it. Raises `StorageError`."""
+        """Returns the number of the newest edition, which costs less than to read it. Raises `StorageError`."""
 
     def read(self) -> Edition:
         """Returns the newest edition. Raises `StorageError`."""
 
     def swap(self, edition: Edition, content: bytes) -> Edition:
-        """Makes a content the edition that follows the one that was read; returns it.
+        """Puts the edition that follows the one that was read; returns it.
 
         Args:
-            content: Such as no other process swaps in.
+            content: One that no other process swaps in.
 
         Raises:
             HeadMovedError: another edition follows it, or follows this one already.
-            StorageError: the storage failed; whether the edition is there is found out by reading.
+            StorageError: the storage failed; the edition may be there all the same: read again.
         """
 
 
@@ -91,10 +91,10 @@ class FolderHead:
         """Touches nothing.
 
         Args:
-            folder: Of all editions, and of nothing else.
-            file: Which of an edition's files has its content.
-            beside: Other files that an edition has from the moment it is seen; whoever put it may change them.
-            hasty: The same storage, for deleting what is over, which the next swap makes up for.
+            folder: Where the editions lie, and nothing else.
+            file: Name of the file that holds the content.
+            beside: Other files that an edition has from the moment it is seen; its maker may rewrite them.
+            hasty: The same storage, without patience: for deleting old editions, which the next swap would do as well.
         """
         self._storage = storage
         self._folder = folder
@@ -141,7 +141,7 @@ class FolderHead:
                     raise HeadMovedError from error
                 raise
         finally:
-            self._discard(aside)
+            discard(self._hasty, aside)
 
     def _confirm(self, new: Edition) -> None:
         """Raises `HeadMovedError` for an edition that was put too late, below a newer one."""
@@ -159,16 +159,12 @@ class FolderHead:
         return self._storage.read_bytes(f"{self.path(number)}/{self._file}")
 
     def _prune(self, newest: int) -> None:
-        """Deletes older editions, and what others have begun that is not to follow the newest: it never can be put."""
+        """Deletes older editions, and what others have begun to put under a number that is taken."""
         with suppress(StorageError):
             for name in self._names(self._hasty):
                 begun = _BEGUN.match(name)
                 if (int(begun[1]) if begun else _number(name)) < newest + bool(begun):
-                    self._discard(f"{self._folder}/{name}")
-
-    def _discard(self, path: str) -> None:
-        with suppress(StorageError):
-            self._hasty.delete(path)
+                    discard(self._hasty, f"{self._folder}/{name}")
 
     def _names(self, storage: Storage) -> list[str]:
         try:
@@ -178,7 +174,7 @@ class FolderHead:
 
 
 def edition_name(number: int) -> str:
-    """Returns what an edition's folder is called."""
+    """Returns the name of an edition's folder."""
     return f"{number:06d}"
 
 

@@ -1,4 +1,4 @@
-"""What follows the result of a run: steps that may be done twice, and the record of those that are left.
+"""The steps that follow the result of a run: each may be done twice, and the remaining ones are recorded.
 
 With its result a run is decided; its row of the history, its report, MLflow and `output.on_end` come after that. Before
 the result is written, `last_steps.json` says which steps will follow it, and after each step which ones are left: none,
@@ -41,7 +41,7 @@ class StepsLeft(Message):
 
 
 class LastSteps:
-    """What follows one run's result."""
+    """The steps that follow one run's result."""
 
     def __init__(self, storage: Storage, rundir: RunDirectory, fence: Fence) -> None:
         """Touches nothing. `fence`: through which the record is written."""

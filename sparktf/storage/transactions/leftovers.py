@@ -1,4 +1,4 @@
-"""What is left on its way: processes that were killed leave folders and files under the names they stage under.
+"""Leftovers: a killed process leaves the folders and files that it had staged.
 
 Whoever stages gives its folder a name of its own, `staged_name`, which nobody else makes. What has such a name, and has
 not been touched for a day, has no writer any more: `sweep` deletes it, whatever day or run it was for.
@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 
-from sparktf.errors import StorageNotFoundError
+from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.storage.base import FileEntry, Storage, name_of
 
 LEFT_S = 86_400.0
@@ -37,6 +38,13 @@ def is_staged_name(name: str, *prefixes: str) -> bool:
     return any(re.match(rf"{re.escape(prefix)}(.+-)?{NONCE}(\.\w+)?$", name) for prefix in prefixes)
 
 
+def discard(storage: Storage, *paths: str) -> None:
+    """Deletes what has no reader any more; what cannot be deleted is left, for a sweep to find."""
+    for path in paths:
+        with suppress(StorageError):
+            storage.delete(path)
+
+
 def sweep(storage: Storage, folder: str, prefixes: tuple[str, ...], now_s: float) -> tuple[str, ...]:
     """Deletes what was left in a folder under names of these kinds; returns the paths of what is gone.
 
@@ -54,7 +62,7 @@ def sweep(storage: Storage, folder: str, prefixes: tuple[str, ...], now_s: float
 
 
 def staged(storage: Storage, folder: str, prefixes: tuple[str, ...]) -> tuple[FileEntry, ...]:
-    """Returns what lies in a folder under names of these kinds, left or under way. Raises `StorageError`."""
+    """Lists staged entries of these kinds in a folder, left over or in use. Raises `StorageError`."""
     try:
         entries = storage.list(folder)
     except StorageNotFoundError:

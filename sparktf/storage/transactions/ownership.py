@@ -15,7 +15,6 @@ import enum
 import secrets
 import socket
 from collections.abc import Callable
-from contextlib import suppress
 from typing import NamedTuple
 
 from sparktf.clock import Clock
@@ -25,7 +24,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.credentials import process_user
 from sparktf.storage.transactions.head import Edition, HeadMovedError
-from sparktf.storage.transactions.leftovers import staged_name
+from sparktf.storage.transactions.leftovers import discard, staged_name
 from sparktf.storage.transactions.terms import BEAT, RELEASED, Owner, Term, beat_ms, head_of, look
 from sparktf.told import log_of
 
@@ -55,7 +54,7 @@ class Seen(NamedTuple):
 
 
 class Step(enum.Enum):
-    """What somebody who wants the run may do."""
+    """The next step of a process that wants the run."""
 
     TAKE = enum.auto()
     LOOK_AGAIN = enum.auto()
@@ -63,7 +62,7 @@ class Step(enum.Enum):
 
 
 def see(before: Seen | None, term: Term, began_s: float, ended_s: float, limit_s: float) -> Seen:
-    """Returns what is known after another look, which took from `began_s` to `ended_s`.
+    """Returns the knowledge after another look, which took from `began_s` to `ended_s`.
 
     Who did not look for long, because it or the storage stood still, begins anew: so may have the owner, and be back,
     or be gone since.
@@ -76,7 +75,7 @@ def see(before: Seen | None, term: Term, began_s: float, ended_s: float, limit_s
 
 
 def next_step(seen: Seen, application: Application, limit_s: float) -> Step:
-    """Returns what may be done after a look.
+    """Decides the next step after a look.
 
     Args:
         application: Of whoever wants the run.
@@ -103,7 +102,7 @@ def is_lapsed(renewed_s: float, now_s: float, limit_s: float) -> bool:
 def watch_owner(
     storage: Storage, rundir: RunDirectory, application: Application, limit_s: float, clock: Clock
 ) -> tuple[Step, Term]:
-    """Returns what whoever wants the run may do, and the newest term; changes nothing.
+    """Decides the next step of a process that wants the run; returns it and the newest term, and changes nothing.
 
     Looks until the owner's beat moves, for no longer than two beats take: one that stands still for so long need not be
     gone (`Step.LOOK_AGAIN`), and whoever wants the run watches it for `limit_s`.
@@ -122,7 +121,7 @@ def watch_owner(
 
 
 def owned_error(rundir: RunDirectory, term: Term) -> OwnedError:
-    """Returns what ends a submission of a run that somebody else owns."""
+    """Returns the error that ends a submission of a run that another one owns."""
     return OwnedError(
         f"run {rundir.run} is owned by {term.owner or 'another submission'}: this one changes nothing. "
         f"Wait for {rundir.result}, or submit with --wait"
@@ -267,14 +266,13 @@ class Ownership:
         return self._storages_ms() - beat_ms(self._storage, self._rundir.terms, term.number) < limit_s * 1000
 
     def _storages_ms(self) -> int:
-        """Returns what time it is by the storage's clock, which is that of a file that is written now."""
+        """Returns the time by the storage's clock, as the modification time of a file that is written now."""
         path = f"{self._rundir.terms}/{staged_name('_now-')}"
         try:
             self._storage.write_bytes(path, b"")
             return self._storage.stat(path).modified_ms
         finally:
-            with suppress(StorageError):
-                self._hasty.delete(path)
+            discard(self._hasty, path)
 
     def _me(self, nonce: str) -> Owner:
         since = datetime.datetime.fromtimestamp(self._clock.wall_s(), datetime.UTC)

@@ -21,14 +21,14 @@ from pydantic import ValidationError
 from sparktf.errors import ConfigError, StorageError, StorageNotFoundError
 from sparktf.message import Message
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.leftovers import NONCE, staged_name, sweep
+from sparktf.storage.transactions.leftovers import NONCE, discard, staged_name, sweep
 from sparktf.storage.transactions.replaced_folder import replace_folder, restore
 
 MARKER = "_sparktf.json"
 _SCORED, _BEFORE = "_scored-", "_before-"
 _TAKEN_AWAY = re.compile(rf"{_BEFORE}(\d{{4}}-\d\d-\d\d)-{NONCE}")
 _TRIES = 20
-"""So often a partition is looked at again that is replaced at the same moment."""
+"""Attempts to read the marker of a partition that is replaced at the same moment."""
 
 
 class Marker(Message):
@@ -99,8 +99,8 @@ class Partition:
                 lambda folder: self._check(folder, marker),
             )
         finally:
-            self._discard(scored)
-        self._discard(*gone)  # else the next one that writes a day here does it
+            discard(self._storage, scored)
+        discard(self._storage, *gone)  # else the next one that writes a day here does it
 
     def tidy(self, now_s: float) -> None:
         """Puts back what processes have taken away that died before their own was in place, and deletes what they left.
@@ -121,11 +121,6 @@ class Partition:
 
     def _aside(self, prefix: str) -> str:
         return f"{self._place.path}/{staged_name(prefix, self._place.date)}"
-
-    def _discard(self, *folders: str) -> None:
-        for folder in folders:
-            with suppress(StorageError):
-                self._storage.delete(folder)
 
     def _check(self, folder: str, marker: Marker) -> None:
         """Checks that what lies in a folder may be replaced, if anything does.

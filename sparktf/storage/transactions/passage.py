@@ -1,17 +1,17 @@
-"""The way to what readers see, on a storage that renames: each change passes through a folder of the process's own.
+"""Changes of what readers see, on a storage that renames: each passes through a folder that belongs to one process.
 
-The theory is fencing. A rename into or out of a missing folder fails, on HDFS and on local file systems, and nobody
-makes a passage of the same name twice. So whoever moves a passage away has ended the changes of its process, wherever
-that was frozen and for how long: the one step that would change something also finds the passage gone, and no look at
-a clock or a lock has to come before it. What is new is renamed into the passage and out to its place; what is old is
-renamed in. A small file is written aside: to write makes folders, and would mend a passage that is gone.
+The theory is fencing. A rename into or out of a missing folder fails, on HDFS and on local file systems, and no passage
+is made twice under one name. To move a passage away therefore ends all changes of its process, wherever that is frozen
+and for however long: the operation that would change something is the one that finds the passage gone, and no clock or
+lock has to be asked before. A new folder is renamed into the passage and out to its place; an old one is renamed in. A
+small file is written aside first: a write makes missing folders, and would mend a passage that is gone.
 
-Whoever takes over makes a passage first, and then moves all others into it: of two that begin at once, each moves the
-other's, and never do both change. Who was frozen in the midst of that moves nothing any more, its own being gone.
+A process that takes over makes its passage first, and then moves all others into it: of two that begin at once, each
+moves the other's, and never do both change anything. One that was frozen meanwhile moves nothing more: its own is gone.
 
-There are renames beneath, and no `Head`, since readers know of none: a rename shows a checkpoint, a version or a day
-whole and in one step to Spark, Hive and TensorFlow Serving, which list folders. Whose passage counts a run's head does
-say: a `Fence` bears the number of its owner's term.
+This rests on renames and not on a `Head`, since readers know of no head: a rename shows a checkpoint, a version or a
+day whole and in one step to Spark, Hive and TensorFlow Serving, which list folders. Which passage of a run counts is
+said by the run's head: the name of a `Fence` has the number of its owner's term.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sparktf.storage.transactions.replaced_folder import replace_folder
 from sparktf.told import log_of
 
 PUT = "_put-"
-"""Before the name of what a small file is written in, on its way into the passage."""
+"""Prefix of the folder in which a small file is written before it is moved into the passage."""
 
 SWEPT = "swept-"
 
@@ -34,10 +34,10 @@ _log = log_of(__name__)
 
 
 class Passage:
-    """One process's way to what lies in a folder. A kind of it says by which error its process ends without it.
+    """One process's passage to what lies in a folder; a subclass says which error it means that the passage is gone.
 
-    Each method that changes something raises that error where the passage is gone, which leaves all as it was, and
-    `StorageError` where the storage failed.
+    Each method that changes something raises that error if the passage is gone, and then nothing has changed; and
+    `StorageError` if the storage failed.
     """
 
     def __init__(self, storage: Storage, parent: str, hasty: Storage | None = None) -> None:
@@ -45,8 +45,7 @@ class Passage:
 
         Args:
             parent: The folder that the passage is made in.
-            hasty: The same storage, for what is not worth waiting for: tidying up, which whoever begins next makes up
-                for.
+            hasty: The same storage, without patience: for tidying up, which the next process does as well.
         """
         self._storage = storage
         self._hasty = hasty or storage
@@ -56,16 +55,16 @@ class Passage:
 
     @property
     def path(self) -> str | None:
-        """Its folder, once it is made, and until it is left; it may be gone all the same."""
+        """Its folder, from begin to end; somebody may have moved it away all the same."""
         return self._path
 
     def lose(self) -> Exception:
-        """Notes that it is gone; returns what its process ends with."""
+        """Notes that it is gone; returns the error to raise."""
         raise NotImplementedError
 
     @contextmanager
     def guarded(self) -> Iterator[str]:
-        """Gives the folder to a block of renames; turns what fails for want of it into what that means.
+        """Gives the folder to a block of renames; an error of the storage becomes that of `lose` if the folder is gone.
 
         Raises:
             LifecycleError: there is none.
@@ -86,11 +85,11 @@ class Passage:
             self._storage.stat(path)
 
     def is_gone(self) -> bool:
-        """Whether somebody has moved it away; False where there is none, or the storage does not say."""
+        """Whether somebody has moved it away; False if there is none, or the storage does not answer."""
         return self._path is not None and self.looks_gone(self._path)
 
     def looks_gone(self, path: str) -> bool:
-        """Whether there is no such folder; False where the storage does not say. From any thread."""
+        """Whether a folder is missing; False if the storage does not answer. From any thread."""
         try:
             return not self._hasty.exists(path)
         except StorageError:
@@ -99,7 +98,7 @@ class Passage:
     # ---- changes ----
 
     def take_in(self, path: str) -> str | None:
-        """Moves what lies at a path out of sight, in one step; returns where to, or None for nothing."""
+        """Moves what lies at a path into the passage, in one step; returns where to, None if nothing was there."""
         with self.guarded() as held:
             if not self._storage.exists(path):
                 return None
@@ -108,13 +107,13 @@ class Passage:
             return aside
 
     def place(self, source: str, target: str, passing: str | None = None) -> None:
-        """Moves what lies elsewhere to its place, where nothing is.
+        """Moves a file or folder to its place, which is free.
 
         Args:
-            passing: What it is called on its way. Default: as at its place.
+            passing: Its name within the passage. Default: the same as at its place.
 
         Raises:
-            StorageExistsError: something is there.
+            StorageExistsError: it is not free.
         """
         with self.guarded() as held:
             inside = f"{held}/{passing or name_of(target)}"
@@ -122,7 +121,7 @@ class Passage:
             self._storage.rename(inside, target)
 
     def replace(self, held: str, target: str) -> None:
-        """Moves what lies in the passage to its place; what is there is moved in, and back where that fails."""
+        """Moves a folder from the passage to its place; one that is there is moved in, and back if that fails."""
         with self.guarded() as path:
             self.discard(*replace_folder(self._storage, held, target, lambda: self._aside(path)))
 
@@ -136,19 +135,19 @@ class Passage:
             return self._write(self._storage, held, path, content)
 
     def show(self, written: str, path: str) -> None:
-        """Puts what was prepared in its place, in one step where the storage has one."""
+        """Moves a file that `prepare` has written to its place, replacing one that is there."""
         with self.guarded():
             self._storage.replace(written, path)
 
     def discard(self, *folders: str) -> None:
-        """Deletes what has no reader any more; what cannot be is left for whoever begins next."""
+        """Deletes folders that have no reader any more; those that cannot be deleted, the next process sweeps."""
         for folder in folders:
             try:
                 self._hasty.delete(folder)
             except StorageError as error:
                 _log.warning("left for the next one to sweep: %s", error)
 
-    # ---- what its kinds are made of ----
+    # ---- for subclasses ----
 
     def _write(self, storage: Storage, held: str, path: str, content: bytes) -> str:
         nonce = secrets.token_hex(4)
@@ -167,7 +166,7 @@ class Passage:
         return [name_of(entry.path) for entry in self._storage.list(folder)]
 
     def _sweep_in(self, paths: Iterable[str]) -> list[tuple[str, str]]:
-        """Moves what others have made into the passage, out of their reach; returns their names, and where to."""
+        """Moves folders of others into the passage, out of their reach; returns their names, and where they are now."""
         nonce, swept = secrets.token_hex(4), []
         for number, path in enumerate(paths):
             aside = f"{self._path}/{SWEPT}{nonce}-{number}"

@@ -5,8 +5,8 @@
     _records-1a2b3c4d/             on its way
     _records-before-1a2b3c4d/      what was in its place, for the moment between two renames
 
-No file system here exchanges two folders in one step. So there is that moment, and whoever is killed in it leaves what
-was there under a name that says where it belongs: the next one that writes there puts it back.
+HDFS cannot exchange two folders in one step. A process that is killed in that moment leaves the old folder under a name
+that says where it belongs, and the next process that writes there puts it back.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from contextlib import contextmanager, suppress
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.leftovers import NONCE, is_left, staged_name
+from sparktf.storage.transactions.leftovers import NONCE, discard, is_left, staged_name
 
 _BEFORE = "before-"
 
 _TRIES = 20
-"""So often a place is looked at again because another process has filled or emptied it at the same moment."""
+"""Attempts to replace a folder that other processes replace at the same moment."""
 
 
 def replace_folder(
@@ -32,11 +32,11 @@ def replace_folder(
     new_aside: Callable[[], str],
     check: Callable[[str], None] = lambda folder: None,
 ) -> tuple[str, ...]:
-    """Renames a folder to a place where another one may be; returns where that lies now, to be deleted.
+    """Renames a folder to a place where another one may be; returns where the old ones lie now, to be deleted.
 
     Args:
-        new_aside: Returns where to move what is there.
-        check: Raises what is to end it where a folder may not go; asked before it is moved, and after.
+        new_aside: Returns a new path for the old folder.
+        check: Raises if a folder must not be replaced; called before it is moved away, and after.
 
     Raises:
         StorageError: the storage failed; what was there is there, or lies where the message says.
@@ -56,6 +56,16 @@ def replace_folder(
     except BaseException as error:  # Ctrl-C too
         for aside in reversed(taken):
             _put_back(storage, aside, target, error)
+        raise
+
+
+def replace_file(storage: Storage, path: str, content: bytes, aside: str) -> None:
+    """Writes a small file under a name of its own, and then has it take the place of another. Raises `StorageError`."""
+    try:
+        storage.write_bytes(aside, content)
+        storage.replace(aside, path)
+    except StorageError:
+        discard(storage, aside)
         raise
 
 
@@ -121,8 +131,7 @@ class ReplacedFolder:
         try:
             yield aside
         finally:
-            with suppress(StorageError):
-                self._storage.delete(aside)
+            discard(self._storage, aside)
 
     def put(self, staged: str, *, replaces: bool) -> None:
         """Puts a folder that was staged in place.
@@ -137,9 +146,7 @@ class ReplacedFolder:
         if not replaces:
             self._storage.rename(staged, self._path)
             return
-        for before in replace_folder(self._storage, staged, self._path, lambda: self._aside(_BEFORE)):
-            with suppress(StorageError):  # the next one that writes here does it
-                self._storage.delete(before)
+        discard(self._storage, *replace_folder(self._storage, staged, self._path, lambda: self._aside(_BEFORE)))
 
     def _aside(self, kind: str = "") -> str:
         return f"{self._above}/{staged_name(f'_{self._name}-{kind}')}"

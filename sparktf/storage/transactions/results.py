@@ -10,7 +10,7 @@ from sparktf.storage.base import Storage
 
 
 def read_result(storage: Storage, path: str) -> RunResult:
-    """Returns what a result.json says.
+    """Returns the content of a result.json.
 
     Raises:
         CorruptFileError: it is not as this version writes it: torn, or of another version.

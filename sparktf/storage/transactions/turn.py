@@ -1,8 +1,7 @@
-"""Whose turn it is to change the published models of one name, of any number of processes that may.
+"""Which process may change the published models of one name, among several that want to.
 
-A turn is a `Passage` among equals, a folder `_turn-<nonce>/` beside the models. Whoever takes one moves all others
-away first, then looks what is there, and then changes it: so what was decided by a look at what was there is done only
-if nobody else has had a turn since.
+A turn is a `Passage` among equals, a folder `_turn-<nonce>/` beside the models. A process that takes one moves all
+others away, then looks at what is there, and then changes it: so it decides and acts on the same state, or fails.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ WITHDRAWN = "_withdrawn-"
 """Before the number of a version that was rolled back."""
 
 _TURN, _OVER = "_turn-", "_over-"
-"""The second is of earlier versions: what they had moved away."""
+"""The second is of earlier versions of sparktf, for turns that they had moved away."""
 
 _ON_ITS_WAY = re.compile(r"^withdrawn-\d+$")
 
@@ -59,7 +58,7 @@ class Turn(Passage):
         self._storage.make_dirs(self._path)
         names = self._names(self._parent)
         others = [n for n in names if is_staged_name(n, _TURN, _OVER, PUT) and n != name_of(self._mine)]
-        # Turns first: whose file is moved before its turn is would take that for a failure of the storage.
+        # Turns first: a process that loses its file before its turn would take that for a failure of the storage.
         others.sort(key=lambda name: name.startswith(PUT))
         with self.guarded():
             swept = [aside for _, aside in self._sweep_in(f"{self._parent}/{name}" for name in others)]

@@ -17,7 +17,7 @@ from sparktf.errors import ModelContractError, NodeLostError
 from sparktf.process.resident import forget_libraries, give_back_freed
 from sparktf.trainer.node.report import log_line
 
-_MODULE = "sparktf.trainer.node.reloaded"
+_MODULE = "sparktf.trainer.reloaded"
 _NEEDED = ("sparktf", "tensorflow", "numpy", "pyarrow", "pydantic")
 """The fresh process looks for modules where these are installed, and in Python's own places."""
 

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from sparktf.trainer.model.evaluate import Sharing
 from sparktf.trainer.model.model import UserModel
+from sparktf.trainer.node.begun_from import first_weights
 from sparktf.trainer.node.checkpoint import Checkpoint
 from sparktf.trainer.node.epoch_end import EpochEnd
-from sparktf.trainer.node.first_weights import first_weights
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.weights import PlainCopy, Weights

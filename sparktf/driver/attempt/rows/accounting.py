@@ -49,7 +49,6 @@ class EpochReceipts:
     made: dict[NodeId, MadeByWorker] = field(default_factory=dict)
 
     def add(self, receipt: Receipt, rows: int) -> None:
-        """Notes one receipt, which is of so many rows."""
         fed, trained, aside = self.counts
         self.counts = Counts(fed + rows, trained + receipt.rows, aside + receipt.rows_aside)
         self.replayed += receipt.replayed
@@ -80,7 +79,6 @@ class EpochAccount:
     receipts: EpochReceipts | None = None
 
     def add(self, report: EpochDone) -> None:
-        """Notes what a node says; told again, it counts once."""
         self.reports[report.node] = report
 
     @property
@@ -123,7 +121,6 @@ class EpochAccount:
 
     @property
     def is_reported(self) -> bool:
-        """Whether everybody who is to report it has."""
         return len(self.reports) == self.nodes
 
     @property
@@ -159,11 +156,7 @@ class EpochAccount:
         return f"epoch {self.epoch}: {self.aside} rows fail a check and are left out: see bad_rows/ of the run"
 
     def failures(self, max_aside: int, time_s: float) -> list[ErrorRecord]:
-        """Returns what is wrong with it.
-
-        Args:
-            max_aside: So many bad rows there may be.
-        """
+        """Returns its failures, given how many bad rows are allowed."""
         wrong = [self.record(time_s)] if self.is_wrong else []
         too_many = self.too_many_aside(max_aside, time_s)
         return wrong if too_many is None else [*wrong, too_many]

@@ -1,8 +1,20 @@
-"""What an attempt does about rows that Spark feeds, and when what lost workers had of them is fed again.
+"""The rows that Spark feeds to an attempt, and when those that lost workers had are fed again.
 
-Under parameter servers a lost worker ends no attempt. Nobody but the nodes knows who has which rows: those that have
-run dry take some from others. So it is waited until no living worker has any left. Then what is not trained was with
-those that are lost, or on its way to them; Spark feeds it once more, to whoever lives.
+Under parameter servers a lost worker does not end the attempt, and only the nodes know which of them has which rows:
+one that has run dry takes some from another. Once no living worker has a row left, each untrained row was with a lost
+one, or on its way there, and Spark can feed it again without any row being trained twice.
+
+Theory (`Claims`): termination detection in two rounds, as Mattern's. Rows move between workers as messages do between
+processes, and no moment can be looked at on all workers at once. Each worker that has nothing to do says so to the
+driver, and counts in `moves` every part that came to it or left it. One round is not enough: A says that it has
+nothing, then B gives A its last rows, then B says that it has nothing. But let every worker have said so once, and
+then let every worker say so again with the same `moves`. Between its two claims no worker has given or taken a part.
+These intervals all contain the moment at which the last first claim was made, so at that moment no worker had a row,
+and no row was on its way between two of them: rows could come from Spark alone, and Spark has ended (`book.ended`).
+
+A claim starts the rounds anew if it differs from the one before, or if its worker has rows in hand; so does the loss
+of a worker. A claim also names the worker's last receipt: the driver waits until it knows that receipt, and until the
+coordinator has closed every lost incarnation, before it takes what is untrained for lost.
 """
 
 from __future__ import annotations
@@ -21,18 +33,14 @@ from sparktf.wire.data import DataAddress, Holding, Lease, LeaseRequest, Sealed,
 
 
 class Claim(NamedTuple):
-    """A worker had no row of an epoch when it said so; both as in `Holding`."""
+    """A worker says that it has no row of an epoch; both as in `Holding`."""
 
     moves: int
     receipts: int
 
 
 class Claims:
-    """What workers have said of one epoch since something last changed.
-
-    That all have said the same twice, the second time when all had said it once, means that there was a moment between
-    at which none of them had a row: whoever had given one to another would have said something else, or the other one.
-    """
+    """The claims of workers about one epoch since something last changed; the theory is at the top of this module."""
 
     def __init__(self) -> None:
         self._of: dict[Lessee, Claim] = {}
@@ -44,7 +52,7 @@ class Claims:
         self._again.clear()
 
     def note(self, lessee: Lessee, holding: Holding, living: int) -> None:
-        """Notes what a worker says that lives, one of so many."""
+        """Notes the claim of one of `living` workers."""
         claim = Claim(holding.moves, holding.receipts)
         if holding.in_hand:
             self._of.pop(lessee, None)
@@ -65,7 +73,7 @@ class FedRows:
 
     Attributes:
         ledger: Who gets which split; None where Spark feeds nothing.
-        wanted: Epochs that Spark is to feed, and nobody has begun to; whoever begins one takes it out.
+        wanted: Epochs that Spark is to feed; the caller that starts one takes it out.
     """
 
     def __init__(self, leases: LeaseBooks, ledger: Ledger | None = None) -> None:
@@ -152,10 +160,10 @@ class FedRows:
         return self._leases.untold(epoch, self._since) if self._since else 0
 
     def feed_again(self) -> None:
-        """Wants the epoch to be fed again, if nobody has a row left and some are not trained.
+        """Wants the epoch to be fed again, if no worker has a row left and some are not trained.
 
         Raises:
-            RowAccountingError: rows are with nobody, and nobody is lost.
+            RowAccountingError: rows are missing, and no worker is lost.
         """
         epoch, ledger = self._epoch, self.ledger
         if ledger is None or not self._leases.left(epoch) or not self._is_settled(ledger, epoch):

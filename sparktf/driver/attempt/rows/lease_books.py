@@ -1,4 +1,21 @@
-"""The leases and receipts of one attempt, over all epochs and workers: what the coordinator has told is the truth."""
+"""The leases and receipts of one attempt, over all epochs and workers.
+
+Theory: leases with fencing numbers. A worker may be alive and unheard, so nobody can take its rows away by asking it.
+Instead each trainer of a node has a number, its *incarnation*, and every claim to rows carries it:
+
+- A lease gives rows to one incarnation. It has no time limit: it ends with receipts or with the incarnation.
+- A receipt says which leased rows an incarnation has trained. It counts once the coordinator has told it: what the
+  coordinator knows is what the weights contain, and its word is the truth about a worker that is gone.
+- Once the driver counts an incarnation as lost, its successor has the next number. The lost one's leases still stand:
+  receipts that it made may be on their way to the coordinator.
+- The coordinator *closes* an incarnation when it will take no further receipt of it. This is the fence. From then on
+  whatever the incarnation says is refused, however late it wakes up, and its untrained rows can be leased again.
+
+So at each moment every row of an epoch is in one place: free, leased to one incarnation, or trained. Receipts are
+numbered without gaps, so one that is told twice counts once, and one that is missing is an error instead of a lost row.
+What cannot be decided is whether the last executions of a closed incarnation reached the weights before it was lost:
+such rows are trained again, and at most `_UNTOLD` executions of each closed incarnation are reported as `replayed`.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +37,7 @@ from sparktf.topology import NodeId
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched, Receipt
 
 _UNTOLD = 2
-"""Executions of a worker that is lost may have trained rows of which nobody was told: the one that it was at, and one
-whose result was on its way."""
+"""Executions of a lost worker that may have trained rows unknown to the coordinator: the current one and the last."""
 
 
 @dataclass
@@ -29,8 +45,8 @@ class EpochBook:
     """One epoch.
 
     Attributes:
-        leases: None before somebody first asks, and once the epoch is over; where Spark feeds the rows, what is left.
-        opening: Held by who makes them, which may take long; never waited for under the books' own lock.
+        leases: None before the first request, and once the epoch is over; where Spark feeds the rows, those left.
+        opening: Held while the leases are made, which may take long; never waited for under the books' own lock.
     """
 
     leases: BlockLeases | StagedLeases | None = None
@@ -40,7 +56,7 @@ class EpochBook:
 
 
 class LeaseBooks:
-    """Thread-safe: whoever asks waits outside of the lock that nodes report under."""
+    """Thread-safe: callers wait outside of the lock that nodes report under."""
 
     def __init__(self, plan: Plan, cursor: Cursor, config: JobConfig, workers: Mapping[NodeId, str]) -> None:
         """Opens no epoch.
@@ -69,7 +85,7 @@ class LeaseBooks:
             self._workers[node] = host
 
     def lease(self, message: BlockLeaseRequest) -> BlockLease:
-        """Leases rows to a worker. Takes long where it is the first that asks for an epoch.
+        """Leases rows to a worker. The first request of an epoch takes long.
 
         Raises:
             RefusedError: the incarnation that asks is closed, or leases nothing.
@@ -123,7 +139,7 @@ class LeaseBooks:
             return leases.missing() if isinstance(leases, StagedLeases) else set()
 
     def knows_of(self, lessee: Lessee, receipts: int) -> bool:
-        """Whether so many receipts of an incarnation have been told."""
+        """Whether this many receipts of an incarnation have been told."""
         with self._lock:
             return self._told.get(lessee, 0) >= receipts
 
@@ -133,13 +149,12 @@ class LeaseBooks:
             return lessee.incarnation <= self._closed.get(lessee.node, -1)
 
     def fed_again(self, epoch: int, lost: int) -> None:
-        """Notes that Spark feeds once more what is not trained of an epoch, since so many incarnations were lost."""
+        """Notes that Spark feeds the untrained rows of an epoch again, after the loss of `lost` incarnations."""
         with self._lock:
             self._book(epoch).receipts.replayed += self._untold(epoch, lost)
 
     def untold(self, epoch: int, lost: int) -> int:
-        """Returns how many rows of an epoch that Spark feeds may be trained of which nobody will tell, since so many
-        incarnations were lost."""
+        """Returns how many rows of a fed epoch the `lost` incarnations may have trained without telling."""
         with self._lock:
             return self._untold(epoch, lost)
 
@@ -156,7 +171,7 @@ class LeaseBooks:
                 self._close(closed.node, closed.incarnation)
 
     def receipts(self, epoch: int) -> EpochReceipts | None:
-        """Returns what is told of an epoch, which goes on to grow; None where rows are dealt."""
+        """Returns the receipts of an epoch, to which more are added; None where rows are dealt."""
         with self._lock:
             return self._book(epoch).receipts if self._workers else None
 
@@ -166,7 +181,7 @@ class LeaseBooks:
             return max((lessee.incarnation for lessee in self._told if lessee.node == node), default=-1)
 
     def end(self, epoch: int) -> None:
-        """Leases nothing more of an epoch, whatever is left of it."""
+        """Leases nothing more of an epoch, even if rows are left."""
         with self._lock:
             book = self._book(epoch)
             book.is_over, book.leases = True, None
@@ -239,5 +254,5 @@ class LeaseBooks:
         for lessee in (Lessee(node, i) for i in range(first, incarnation + 1)):
             for book in self._books.values():
                 if isinstance(book.leases, BlockLeases):
-                    # What it had leased for later, nobody has trained.
+                    # Rows that it had leased ahead are not trained.
                     book.receipts.replayed += min(book.leases.close(lessee), self._untold_rows)

@@ -1,8 +1,4 @@
-"""Who has which rows of an epoch, where workers lease them as they go: the driver's books of parameter servers.
-
-Every row is in one of three places: nobody has leased it, an incarnation of a worker has, or it is done. What an
-incarnation has leased is its own until its receipts say that it is trained, or until it is closed.
-"""
+"""The rows of one epoch as workers lease them: free, leased to an incarnation, or done. The theory: `lease_books`."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ class BlockLeases:
         """Leases nothing yet.
 
         Args:
-            todo: What is to be trained of the epoch.
+            todo: The rows to train.
             batch_rows: Rows of one update.
         """
         self._order = order
@@ -56,13 +52,13 @@ class BlockLeases:
     def lease(self, lessee: Lessee, host: int, rows: int, share: float = 1.0) -> Slices:
         """Leases rows, and says in which order to train them; none where others have leased all that is left.
 
-        Whole blocks, those beside the worker first. Towards the end they are cut: nobody gets more than half of what he
-        would have to train of all that is left, so that the last ones come out even, whatever they are slow at.
+        Whole blocks, those on the worker's host first. Towards the end blocks are cut: no worker gets more than half of
+        its share of the rest, so that fast and slow workers finish together.
 
         Args:
             host: The plan's number of its host.
             rows: About how many it wants.
-            share: Which part of all rows it trains, by its speed: 1.0 where it is alone.
+            share: The part of all rows that it trains at its speed: 1.0 where it is alone.
         """
         left = self._fresh.rows + self._returned.rows
         most = left if share >= 1 else math.ceil(left * share / 2)
@@ -107,7 +103,6 @@ class LeasedIntervals:
 
     @property
     def intervals(self) -> list[Interval]:
-        """All of them, in order."""
         return list(zip(self._starts, self._stops, strict=True))
 
     def between(self, start: int, stop: int) -> list[Interval]:
@@ -116,12 +111,12 @@ class LeasedIntervals:
         return list(zip(self._starts[found], self._stops[found], strict=True))
 
     def add(self, slices: Slices) -> None:
-        """Adds what nobody had."""
+        """Adds rows that were not here."""
         for start, rows in zip(slices.first_row.tolist(), slices.rows.tolist(), strict=True):
             self._put(bisect_right(self._starts, start), start, start + rows)
 
     def put(self, start: int, stop: int) -> None:
-        """Adds an interval that nobody had."""
+        """Adds an interval that was not here."""
         self._put(bisect_right(self._starts, start), start, stop)
 
     def remove(self, start: int, stop: int) -> bool:

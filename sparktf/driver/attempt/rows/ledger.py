@@ -22,7 +22,7 @@ class FeedAddress:
     Attributes:
         jvm: Identity of its executor.
         data: Where it takes rows; None until it is ready, and once it is lost.
-        follows: Its trainer follows one that was lost: nobody waits for it.
+        follows: Its trainer follows a lost one; feeding does not wait for it.
     """
 
     host: str
@@ -36,7 +36,7 @@ class StreamBook:
     """One stream in one epoch.
 
     Attributes:
-        leases: Split -> the node that gets it, whoever feeds it.
+        leases: Split -> the node that gets it from any feeder.
         rows: Split -> rows, of those that are sealed.
         ended: No feeder is at work any more.
         again: Nodes train on what they kept; feeders bring what lost ones had.
@@ -141,11 +141,9 @@ class Ledger:
         self.moved_s = self._clock()
 
     def knows(self, stream: Stream, epoch: int) -> bool:
-        """Whether an epoch has begun."""
         return (stream, epoch) in self._books
 
     def open(self, stream: Stream, epoch: int) -> None:
-        """Begins an epoch that Spark feeds."""
         self._books[stream, epoch] = StreamBook()
 
     def book(self, stream: Stream, epoch: int) -> StreamBook:
@@ -259,7 +257,7 @@ class Ledger:
         Args:
             done: What of the epoch is trained already.
             keep: Nodes keep what comes for later epochs.
-            sender: Who asks.
+            sender: The request.
         """
         is_new = not self.knows(stream, epoch)
         if is_new and not (keep and self.keep(stream, epoch)):

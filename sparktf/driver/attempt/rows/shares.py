@@ -1,14 +1,14 @@
-"""What the nodes of an attempt are dealt of an epoch: a function of (plan, cursor, hosts), outside of any lock.
+"""The rows of an epoch that each node of an attempt is dealt: a function of (plan, cursor, hosts), outside of any lock.
 
-It takes seconds where a plan has a million row groups, and heartbeats must be answered meanwhile. So the lock under
-which nodes report covers only who asks, and for what; the first that asks deals, and those that come meanwhile wait for
-it alone.
+Dealing a plan with a million row groups takes seconds, during which heartbeats must be answered. So the lock under
+which nodes report is not held: the first request deals, and only the other requests for shares wait for it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from sparktf.config.data_section import DataConfig
 from sparktf.config.job import JobConfig
@@ -27,37 +27,20 @@ def keeps(config: JobConfig) -> bool:
     return config.data.cache != "off" and config.train.epochs > 1
 
 
-def deal(
-    plan: Plan, cursor: Cursor, hosts: Sequence[str], data: DataConfig, stream: Stream, epoch: int
-) -> Sequence[Assignment]:
-    """Deals what is left of a stream in an epoch.
-
-    Args:
-        cursor: Where the attempt begins.
-        hosts: Of each node, by index.
-    """
-    todo = remaining(plan.rows(stream), done_of(cursor, stream, epoch))
-    rebalance = data.rebalance or stream is Stream.VALIDATION
-    return plan.assignments(stream, epoch, todo, hosts, rebalance=rebalance, locality=data.locality)
-
-
 class Shares:
     """One stream in one epoch, dealt when a node's share is first asked for. Thread-safe."""
 
-    def __init__(
-        self, plan: Plan, cursor: Cursor, hosts: Sequence[str], data: DataConfig, stream: Stream, epoch: int
-    ) -> None:
-        """Deals nothing yet; see `deal`."""
+    def __init__(self, epoch: int, deal: Callable[[], Sequence[Assignment]]) -> None:
         self.epoch = epoch
-        self._asked = (plan, cursor, hosts, data, stream, epoch)
+        self._deal = deal
         self._lock = threading.Lock()
         self._dealt: Sequence[Assignment] | None = None
 
     def answer(self, number: int) -> AssignmentAnswer:
-        """Returns the share of a number. May take long: not to be called under the lock of those who report."""
+        """Returns the share of a number. May take long: not to be called under the lock that nodes report under."""
         with self._lock:
             if self._dealt is None:
-                self._dealt = deal(*self._asked)
+                self._dealt = self._deal()
         return AssignmentAnswer(assignment=self._dealt[number])
 
 
@@ -65,19 +48,24 @@ class Dealing:
     """The shares of each stream in the epoch that was last asked for; not thread-safe, as they are."""
 
     def __init__(self, plan: Plan, data: DataConfig) -> None:
-        """Deals nothing yet."""
         self._plan = plan
         self._data = data
         self._shares: dict[Stream, Shares] = {}
 
     def shares(self, cursor: Cursor, hosts: Callable[[], Sequence[str]], stream: Stream, epoch: int) -> Shares:
-        """Returns the shares of an epoch, which take the place of the epoch's before: nobody asks for those any more.
+        """Returns the shares of an epoch, and drops those of the epoch before.
 
         Args:
             cursor: Where the attempt begins.
-            hosts: Says the host of each node among which the epoch is dealt; of many, they are listed once.
+            hosts: Returns the host of each node that gets a share; called only when the epoch is dealt.
         """
         shares = self._shares.get(stream)
         if shares is None or shares.epoch != epoch:
-            shares = self._shares[stream] = Shares(self._plan, cursor, hosts(), self._data, stream, epoch)
+            shares = self._shares[stream] = Shares(epoch, partial(self._deal, cursor, hosts(), stream, epoch))
         return shares
+
+    def _deal(self, cursor: Cursor, hosts: Sequence[str], stream: Stream, epoch: int) -> Sequence[Assignment]:
+        plan, data = self._plan, self._data
+        todo = remaining(plan.rows(stream), done_of(cursor, stream, epoch))
+        rebalance = data.rebalance or stream is Stream.VALIDATION
+        return plan.assignments(stream, epoch, todo, hosts, rebalance=rebalance, locality=data.locality)

@@ -1,7 +1,7 @@
 """Which rows of an epoch that Spark feeds are not trained yet, where workers train as they go.
 
-Who has them, the nodes know: a worker that has run dry takes some from another one. That none is trained twice, and
-none left out, is seen here: a receipt counts only of rows that a sealed split has, and that no receipt before was of.
+Only the nodes know which of them has which rows: one that has run dry takes some from another. This book makes sure
+that each row is trained once: a receipt counts only rows of a sealed split that no earlier receipt contains.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class StagedLeases:
         self._untrained = LeasedIntervals()
 
     def add(self, split: int, rows: int) -> None:
-        """Notes a split that is wholly with a worker; told again, it counts once."""
+        """Notes a split that is wholly with a worker; a retried feeder may seal it again."""
         if split in self._rows:
             return
         self._rows[split] = rows

@@ -1,4 +1,4 @@
-"""Which rows of an epoch nobody has leased, and which of them a worker gets next; by columns, as in `driver/plan`."""
+"""The free rows of an epoch, and which of them a worker gets next; by columns, as in `driver/plan`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparktf.sequence import Integers, Slices
 _AT_ONCE = 256
 """Slices of a queue that are looked at together."""
 _CUTS = 16
-"""A block is cut into so many leases at most: whoever reads a part of a shuffled block reads all of it."""
+"""How many leases a block is cut into at most: to read a part of a shuffled block is to read all of it."""
 
 
 class BlockLayout(NamedTuple):
@@ -46,18 +46,16 @@ class Wanted:
     found: list[Slices] = field(default_factory=list)
 
     def add(self, found: Slices) -> None:
-        """Notes what was found."""
         rows = int(found.rows.sum())
         self.rows, self.most = self.rows - rows, self.most - rows
         self.found.append(found)
 
     def end(self) -> None:
-        """Wants nothing more."""
         self.rows = 0
 
 
 class Unleased:
-    """Slices that nobody has leased, in queues: one for each host, of what lies there, and one of what lies nowhere.
+    """Free slices in queues: one for each host with the slices stored there, and one for slices stored on no host.
 
     A slice stands in the queue of each of its hosts. Those who have their data there take from the front of a queue,
     others from its back.
@@ -70,7 +68,7 @@ class Unleased:
         """Takes slices in the order of the epoch.
 
         Args:
-            batch_rows: Rows of one update: whoever gets a part of a block gets whole updates of it.
+            batch_rows: Rows of one update: a part of a block consists of whole updates.
         """
         self.rows = int(slices.rows.sum())
         self._slices = Slices(*(column.copy() for column in slices))  # what is cut gets shorter
@@ -98,7 +96,6 @@ class Unleased:
             self._take(int(self._left.argmax()), wanted, from_back=True)
 
     def with_more(self, slices: Slices) -> Unleased:
-        """Returns these and others."""
         rest = self._slices.take(np.flatnonzero(~self._taken))
         both = joined_slices([rest, slices])
         return Unleased(both.take(np.argsort(both.first_row)), self._layout, self._batch_rows)
@@ -174,6 +171,5 @@ class Unleased:
 
 
 def joined_slices(found: Iterable[Slices]) -> Slices:
-    """Returns slices one after the other."""
     none = Slices(*(np.empty(0, np.int64) for _ in Slices._fields))
     return Slices(*(np.concatenate(columns) for columns in zip(none, *found, strict=True)))

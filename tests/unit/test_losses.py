@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparktf.driver.attempt.unfollowed import FRUITLESS, GiveUp, Loss, StandIn, decide
+from sparktf.driver.attempt.losses import FRUITLESS, GiveUp, Loss, StandIn, decide
 from sparktf.topology import NodeId, Role
 
 NOW_S, LIMIT_S = 100.0, 30.0

@@ -1,6 +1,6 @@
 """A fresh process that loads an exported model as a reader does, without the code that built it.
 
-`python -m sparktf.trainer.node.reloaded PARENT REPORT FOLDER` loads the SavedModel, which must give the predictions
+`python -m sparktf.trainer.reloaded PARENT REPORT FOLDER` loads the SavedModel, which must give the predictions
 stored beside it, and `model.keras`, if Keras can load that by itself. It writes its findings as JSON to REPORT.
 Standard input names packages that it must not import, and modules to import: `{"refused": [...], "imports": [...]}`.
 """
@@ -19,6 +19,7 @@ from typing import Any
 from sparktf.process.prctl import die_with
 from sparktf.process.resident import forget_libraries, greatest_mib
 from sparktf.trainer.model.predictions import ROW_SPLITS, Predictions, as_arrays, difference, named_outputs
+from sparktf.trainer.preload import put_off_wrappers, without_collector
 
 _OWN = ("keras", "tf_keras", "sparktf", "builtins")
 """Packages whose classes Keras finds without the model's own code."""
@@ -69,7 +70,9 @@ def _imported(modules: Sequence[str]) -> str | None:
 
 def _saved_model(path: Path, stored: Predictions) -> str | None:
     """Returns the error of the SavedModel; None if its predictions are as stored."""
-    import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
+    put_off_wrappers()
+    with without_collector():
+        import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
 
     forget_libraries()
     try:
@@ -92,7 +95,9 @@ def _keras(path: Path, stored: Predictions) -> tuple[str | None, str]:
     about = stored.about
     x = {name: _whole(name, ragged, stored) for name, ragged in about.inputs.items()}
     try:
-        model = importlib.import_module(about.flavour).models.load_model(str(path), compile=False)
+        with without_collector():
+            keras = importlib.import_module(about.flavour)
+        model = keras.models.load_model(str(path), compile=False)
         call = tf.function(lambda x: model(x, training=False), autograph=False)
         y = call(x if len(x) > 1 else next(iter(x.values())))
     except Exception as error:  # noqa: BLE001 - as above

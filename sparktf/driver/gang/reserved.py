@@ -1,0 +1,205 @@
+"""Agents that are held for nodes, whatever those do: who has come and can start trainers, who is lost, who goes home.
+
+Knows nothing of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from sparktf.clock import ListeningClock
+from sparktf.config.section import Switch
+from sparktf.config.timeouts import TimeoutsConfig
+from sparktf.driver.attempt.crew import Crew
+from sparktf.driver.gang.gathering import Need, Next, gathered, stopped
+from sparktf.driver.gang.handlers import Dispatcher
+from sparktf.driver.gang.roster import AgentRecord, Roster
+from sparktf.driver.gang.site import AgentJob, Server, Site
+from sparktf.errors import PreflightError, ReservationError
+from sparktf.executor.agent import AgentSettings, installed_versions
+from sparktf.knobs import KNOBS
+from sparktf.process.ports import LOOPBACK
+from sparktf.wire.beats import Beats
+
+_SHOWN_NODES = 10
+
+Waiting = Callable[[int, float, float], None]
+"""Shows how many nodes have come, for how many seconds others are waited for, and when that was."""
+
+
+class Reserved:
+    """The agents of a gang, at a site.
+
+    Attributes:
+        clock: By which it is judged whether nodes are silent, or late.
+    """
+
+    def __init__(self, site: Site, rhythm: Beats, timeouts: TimeoutsConfig) -> None:
+        """Starts nothing yet.
+
+        Args:
+            rhythm: How often agents are heard.
+            timeouts: That agents keep.
+        """
+        self.site = site
+        self.clock = ListeningClock(site.clock)
+        self.roster = Roster(self.clock.now_s, rhythm.silence_s, duplicates_wait=site.duplicates_wait, rhythm=rhythm)
+        self._dispatcher = Dispatcher(self.roster)
+        self._timeouts = timeouts
+        self._home_s = timeouts.stop + rhythm.silence_s
+        self._agents: AgentJob | None = None
+        self._server: Server | None = None
+        self._versions = installed_versions()
+
+    def _settings(self, server: Server, module: str, node_ports: str, nursery: Switch) -> AgentSettings:
+        return AgentSettings(
+            access=server.access(),
+            host=LOOPBACK if self.site.one_machine else "",
+            node_ports=node_ports,
+            model_module=module,
+            heartbeat_s=self._timeouts.heartbeat,
+            driver_lost_s=self._timeouts.driver_lost,
+            nursery=nursery,
+        )
+
+    def await_agents(self, need: Need, limit_s: float, limit: str, show: Waiting) -> list[AgentRecord]:
+        """Waits for agents that are free; returns them by partition.
+
+        Args:
+            limit: What sets the limit.
+
+        Raises:
+            ReservationError: too few came in time.
+            PreflightError: an agent cannot start trainers.
+        """
+        enough_since_s, sound = None, set[str]()
+        while True:
+            self.look_after_agents()
+            self.roster.sweep()
+            idle = [a for a in self.roster.here() if a.is_free]
+            self.check_agents([agent for agent in idle if agent.id not in sound])
+            sound.update(agent.id for agent in idle)
+            now_s = self.clock.now_s()
+            if len(idle) >= need.wanted and enough_since_s is None:
+                enough_since_s = now_s
+            then = gathered(need, len(idle), enough_since_s, now_s)
+            if then is Next.GO and not self.drop_removed(idle):
+                return idle
+            if then is Next.GIVE_UP:
+                missing = sorted(set(range(need.wanted)) - {a.registration.partition for a in idle})
+                raise ReservationError(
+                    f"{len(idle)} of {need.wanted} nodes came within {limit_s:g} s; missing: "
+                    f"{_nodes(missing)} on {self.site.place} (are there free executors? {limit} is the limit)"
+                )
+            show(len(idle), need.deadline_s - now_s, now_s)
+            self.tick()
+
+    def check_agents(self, agents: Iterable[AgentRecord]) -> None:
+        """Raises `PreflightError` if one of these agents cannot start trainers."""
+        for agent in agents:
+            registration = agent.registration
+            problems = [*registration.problems, *differing_versions(self._versions, registration.versions)]
+            if problems:
+                raise PreflightError(f"on executor {registration.host}: {problems[0]}")
+
+    def drop_removed(self, agents: Sequence[AgentRecord]) -> bool:
+        """Gives up agents whose executors are gone, which the cluster manager knows before they are silent for long.
+
+        It asks the site, and so is not called under the lock that nodes report under.
+
+        Returns:
+            Whether there were any.
+        """
+        found = [(agent, facts.removed) for agent, facts in zip(agents, self.site.facts(agents), strict=True)]
+        removed = [(agent, reason) for agent, reason in found if reason]
+        for agent, reason in removed:
+            self.roster.lose(agent.id, reason)
+        return bool(removed)
+
+    def record_losses(self, crew: Crew) -> None:
+        """Tells the trainers' crew of agents that are lost."""
+        swept = self.roster.sweep()
+        for lost, facts in zip(swept, self.site.facts([lost.agent for lost in swept]), strict=True):
+            with self.roster.changed:
+                crew.agent_lost(lost.agent.id, lost.in_words(facts), facts.log)
+
+    def look_after_agents(self, *, restart: bool = True) -> str | None:
+        """Notices that all agents were given up, and starts them again; returns why they were.
+
+        Raises:
+            PreflightError: no executor can run them.
+            NodeLostError: it has happened too often.
+        """
+        reason = self._agents.ended() if self._agents is not None else None
+        if reason is not None and self._agents is not None:
+            self.roster.lose_all(reason)
+            if restart:
+                self._agents.restart()
+        return reason
+
+    def stop(self, crew: Crew, limit_s: float) -> bool:
+        """Stops the trainers and waits until all are gone; returns whether they are."""
+        with self.roster.changed:
+            crew.stop()
+            # Trainers that have finished exit by themselves when their next heartbeat is answered.
+            if not crew.is_done:
+                self.roster.stop_trainers()
+        deadline_s = self.clock.now_s() + limit_s
+        while (then := stopped(self.roster.is_quiet(), deadline_s, self.clock.now_s())) is Next.WAIT:
+            with self.roster.changed:
+                for lost in self.roster.sweep():
+                    crew.agent_lost(lost.agent.id, lost.in_words())
+            self.look_after_agents(restart=False)
+            self.tick()
+        if then is Next.GIVE_UP:
+            self.roster.stop_trainers()
+        return then is Next.GO
+
+    def close(self) -> None:
+        """Stops trainers, sends the agents home and ends the control server."""
+        with self.roster.changed:
+            self.roster.stop_trainers()
+            if self._dispatcher.attempt is not None:
+                self._dispatcher.attempt.stop()
+            self.roster.dismiss()
+        if self._agents is not None:
+            self._agents.close(self._home_s)
+        if self._server is not None:
+            server, self._server = self._server, None
+            server.withdraw()
+            # It waits for calls under way, and a dying node may have one open for long: so nobody waits for it.
+            self.clock.beside("control-shutdown", server.shutdown)
+
+    def tick(self) -> None:
+        """Waits for something to happen, or a moment."""
+        with self.roster.changed:
+            self.clock.wait(self.roster.changed, KNOBS.tick_s)
+
+    def wake(self) -> None:
+        """Ends a `tick` that is under way; from any thread."""
+        with self.roster.changed:
+            self.roster.changed.notify_all()
+
+
+def _nodes(partitions: list[int]) -> str:
+    """Returns the names of nodes for a message: of many, the first."""
+    more = len(partitions) - _SHOWN_NODES
+    return ", ".join(f"node {i}" for i in partitions[:_SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
+
+
+def differing_versions(driver: Mapping[str, str], executor: Mapping[str, str]) -> list[str]:
+    """Returns what says that an executor has another Python, TensorFlow or sparktf than the driver.
+
+    Of Python the minor version counts. A driver without TensorFlow, which needs none, is taken as it is.
+    """
+    return [
+        f"{name} {executor[name]}, but the driver has {driver[name]}: run both from one environment (sparktf pack)"
+        for name in ("python", "tensorflow", "sparktf")
+        if name in executor
+        and driver.get(name, "missing") != "missing"
+        and _significant(name, driver[name]) != _significant(name, executor[name])
+    ]
+
+
+def _significant(name: str, version: str) -> str:
+    return ".".join(version.split(".")[:2]) if name == "python" else version

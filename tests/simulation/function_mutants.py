@@ -1,0 +1,84 @@
+"""Guards of gangs that run functions, each taken out, and what a seed says then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+from sparktf.driver.attempt.functions import Functions
+from sparktf.driver.attempt.health import Failure, Outcome
+from sparktf.driver.attempt.members import Trainer
+from sparktf.errors import ErrorRecord
+from sparktf.topology import NodeId
+
+
+class FunctionMutant(NamedTuple):
+    """A guard, and what stands in its place: what to patch -> with what.
+
+    Attributes:
+        said: What a seed says that notices.
+        kinds: The only kinds of faults that are on; None for those that a seed draws.
+    """
+
+    patches: Mapping[str, Any]
+    said: str
+    kinds: frozenset[str] | None = None
+
+
+def _nobody(*_: object) -> list[Any]:
+    return []
+
+
+def _unnoticed(functions: Functions, trainer: Trainer, record: ErrorRecord) -> None:
+    del functions, trainer, record
+
+
+def _last_told(failures: Sequence[ErrorRecord]) -> ErrorRecord:
+    return failures[-1]
+
+
+def _at_once(trainers: object, failures: Sequence[Failure], now_s: float, silence_s: float, *, done: bool) -> Outcome:
+    del trainers, now_s, silence_s
+    return Outcome.FAILED if failures else Outcome.DONE if done else Outcome.RUNNING
+
+
+def _all_nodes(functions: Functions) -> list[NodeId]:
+    return list(functions.guests)
+
+
+def _always(functions: Functions, trainer: Trainer, record: ErrorRecord) -> None:
+    del trainer
+    functions.fail(record)
+
+
+GUARDS: Mapping[str, FunctionMutant] = {
+    "functions that fall silent are looked for": FunctionMutant(
+        {"sparktf.driver.attempt.functions.missed": _nobody}, "told", frozenset({"function-hangs"})
+    ),
+    "a process that ends before its function has returned is a failure": FunctionMutant(
+        {"sparktf.driver.attempt.functions.Functions._lost": _unnoticed}, "told"
+    ),
+    "what failed first is the cause, and not what was told last": FunctionMutant(
+        {"sparktf.driver.attempt.functions.root_cause": _last_told}, "the cause"
+    ),
+    "a failure is settled before it is told": FunctionMutant(
+        {"sparktf.driver.attempt.functions.decide": _at_once}, "the cause"
+    ),
+    "nobody waits for servers": FunctionMutant(
+        {"sparktf.driver.attempt.functions.Functions._working": _all_nodes}, "does not end", frozenset()
+    ),
+    "a process that ends after its function has returned is none": FunctionMutant(
+        {"sparktf.driver.attempt.functions.Functions._lost": _always}, "to which nothing had happened"
+    ),
+}
+
+
+@contextmanager
+def without(guard: str) -> Iterator[FunctionMutant]:
+    """Takes a guard out."""
+    with ExitStack() as stack:
+        for target, instead in GUARDS[guard].patches.items():
+            stack.enter_context(mock.patch(target, instead))
+        yield GUARDS[guard]
