@@ -38,7 +38,7 @@ def days() -> dict[str, pa.Table]:
 
 
 def _crowd(draw: np.random.Generator, count: int) -> dict[str, Array]:
-    """Returns how often each of so many is there, how much it is clicked, and what it likes or is liked for."""
+    """Returns the frequency, the click rate and the tastes of each of a number of users or items."""
     often = 1 / (np.arange(count) + 0.02 * count)
     return {
         "often": draw.permutation(often / often.sum()),

@@ -1,4 +1,4 @@
-"""What a program of a user calls: `train`, `Cluster`, the functions that it names, and the run that it gets back.
+"""The interface for user programs: `train`, `Cluster`, functions, and the run that they return.
 
 May import the run and what stands around it: the driver, the nightly service, scoring. Nobody below imports it, and
 TensorFlow only where a program asks for the model itself.

@@ -158,7 +158,7 @@ class Cluster:
         return TrainedRun.of(result, self._site.file_systems.open(result.path))
 
     def close(self) -> None:
-        """Stops what runs, and gives the executors back."""
+        """Stops running trainings, and gives the executors back."""
         if self._gang is not None:
             self._gang.close()
 
@@ -187,7 +187,7 @@ def _config_of(
 
 
 def _check_given(called: str, config: Any, data: Any) -> None:
-    """Checks what a training is handed, before anything is made of it."""
+    """Checks the arguments of a training before they are used."""
     if config is not None and not isinstance(config, (JobConfig, DataFrame, RDD)):
         raise ConfigError(f"{called} takes a JobConfig, a DataFrame or an RDD, not {_in_words(config)}")
     if data is not None and not isinstance(data, (DataFrame, RDD)):
@@ -195,7 +195,7 @@ def _check_given(called: str, config: Any, data: Any) -> None:
 
 
 def _in_words(value: Any) -> str:
-    """Returns what something is that was taken for a configuration or for data, and what to make of it."""
+    """Describes an argument that is neither a configuration nor data, and the remedy."""
     kind = type(value)
     said = f"a {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__name__}"
     if isinstance(value, Mapping):
@@ -206,7 +206,7 @@ def _in_words(value: Any) -> str:
 
 
 def _default_run_id(spark: SparkSession, name: str) -> str:
-    """Returns the application's id, numbered from the second run of one name on: the same for a second YARN attempt."""
+    """Returns the application's id, numbered from a name's second run on: the same for a second YARN attempt."""
     key = f"sparktf.runs.{name}"
     number = int(spark.conf.get(key, "0") or 0) + 1
     spark.conf.set(key, str(number))

@@ -31,13 +31,13 @@ def program_config(
     *,
     prepare: UserFunction | None = None,
 ) -> JobConfig:
-    """Returns the configuration that keywords make.
+    """Returns the configuration given by keywords.
 
     Args:
         model: The function that returns the compiled model, or its name as `module:function`.
         keywords: Sections of the configuration, as mappings, and settings of `data`, `train` and `cluster` by
             themselves: `epochs=3`.
-        say: Takes one line, about what was not given.
+        say: Called with a line about defaults.
         prepare: The function of that name, where `model` is a function.
 
     Raises:
@@ -75,18 +75,18 @@ def _validated(sections: dict[str, Any], spark: SparkSession, say: Callable[[str
 
 
 def functions_folder(spark: SparkSession) -> Path:
-    """Returns where the modules of functions lie; it goes with the session."""
+    """Returns the folder of the functions' modules; it is deleted with the session."""
     return Path(str(spark.sparkContext._temp_dir)) / "functions"
 
 
 def temporary_output(spark: SparkSession, key: str = "output") -> str:
-    """Returns a new folder for runs that goes with the session.
+    """Returns a new folder for runs, deleted with the session.
 
     Args:
-        key: What the path is called in messages.
+        key: Name of the path in messages.
 
     Raises:
-        ConfigError: executors may lie on other machines, which do not reach it.
+        ConfigError: executors may be on other machines, which cannot reach it.
     """
     if not master_of(str(spark.sparkContext.master)).one_machine:
         raise ConfigError(f"{key} is not set: executors on other machines need a folder that all of them reach")
@@ -99,7 +99,7 @@ def fields_of(section: type[Section]) -> list[str]:
 
 
 def _sections(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns keywords by section, those of a section that was given as well beside its own."""
+    """Returns keywords by section, merged into the sections that were given."""
     found: dict[str, Any] = {}
     homes = {key: section for section, kind in _SECTIONS.items() for key in fields_of(kind)}
     for key, value in keywords.items():

@@ -1,4 +1,4 @@
-"""What a run that is done returns to a program: its result, its history, and its model."""
+"""The result of `train()` for a program: the run's result, its history, and its model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TrainedModel(str):
 
 
 class TrainedRun(RunResult):
-    """The result of a run that is done, as `train()` returns it.
+    """The result of a completed run, as `train()` returns it.
 
     Attributes:
         model: The folder of the model; `result.model.transform(df)` scores a DataFrame with it.
@@ -50,7 +50,7 @@ class TrainedRun(RunResult):
 
     @classmethod
     def of(cls, result: RunResult, storage: Storage) -> TrainedRun:
-        """Returns a result with what it lies in."""
+        """Returns a result with the storage of its model."""
         found = cls.model_construct(**dict(result))
         object.__setattr__(found, "model", TrainedModel(result.model))
         found._storage = storage
@@ -109,7 +109,7 @@ class TrainedRun(RunResult):
             return keras.models.load_model(local, custom_objects=objects)
 
     def _metrics(self) -> list[MetricsSeen]:
-        """Returns what was seen of the metrics, by time: an epoch that was gone through again comes twice."""
+        """Returns the reported metrics by time: an epoch that was repeated comes twice."""
         storage = self._open()
         events = RunDirectory(self.path.rsplit("/", 2)[0], self.name, self.run_id).events
         try:
