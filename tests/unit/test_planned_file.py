@@ -59,7 +59,7 @@ class TestPlannedFiles:
         ("change", "reason"),
         [
             (touch, r"it was modified at 20\S+ [\d:.]+ UTC, and again at 20\S+ [\d:.]+ UTC"),
-            (change_footer, "its footer is another one"),
+            (change_footer, "its footer has changed"),
             (longer, r"it had [\d,]+ bytes and has [\d,]+"),
         ],
     )
