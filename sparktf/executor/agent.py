@@ -40,23 +40,16 @@ _Answer = TypeVar("_Answer", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What the driver puts into the task's closure.
-
-    Attributes:
-        host: Address that peers reach this executor at; empty to take the host's own name.
-        model_module: Must be importable here.
-        nursery: Whether trainers are forked: `cluster.nursery`.
-        nurseries: Folder where one may be that the driver has started, on its own machine; empty elsewhere.
-    """
+    """What the driver puts into the task's closure."""
 
     access: ControlAccess
-    host: str
+    host: str  # Address that peers reach this executor at; empty to take the host's own name
     node_ports: str
-    model_module: str
+    model_module: str  # Must be importable here
     heartbeat_s: float
     driver_lost_s: float
-    nursery: Switch
-    nurseries: str = ""
+    nursery: Switch  # Whether trainers are forked: `cluster.nursery`
+    nurseries: str = ""  # Folder where one may be that the driver has started, on its own machine; empty elsewhere
 
 
 def run_agent(

@@ -23,19 +23,14 @@ from sparktf.wire.security import ControlAccess
 
 @dataclass(frozen=True, slots=True)
 class FeederSettings:
-    """The feeder's part of the task's closure.
-
-    Attributes:
-        driver_lost_s: Silence of the driver, or of the assigned node, after which the feeder gives up.
-        turn: See `Span`.
-    """
+    """The feeder's part of the task's closure."""
 
     access: ControlAccess
     attempt: int
     stream: Stream
     epoch: int
-    driver_lost_s: float
-    turn: int = 0
+    driver_lost_s: float  # Silence of the driver, or of the assigned node, after which the feeder gives up
+    turn: int = 0  # See `Span`
 
 
 def feed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings) -> Sent:

@@ -30,16 +30,11 @@ _CHUNK_ROWS = 2048
 
 @dataclass(frozen=True, slots=True)
 class GuestFeedSettings:
-    """What the driver puts into the task's closure.
-
-    Attributes:
-        places: Of the nodes that take rows.
-        deals: All of them get as many rows as the others; else those of the executor that the task runs on.
-    """
+    """What the driver puts into the task's closure."""
 
     access: ControlAccess
-    places: tuple[GuestPlace, ...]
-    deals: bool
+    places: tuple[GuestPlace, ...]  # Of the nodes that take rows
+    deals: bool  # All of them get as many rows as the others; else those of the executor that the task runs on
     driver_lost_s: float
 
 

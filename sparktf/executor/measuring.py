@@ -34,17 +34,12 @@ _READ_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class MeasureSettings:
-    """The measuring part of a task's closure.
+    """The measuring part of a task's closure."""
 
-    Attributes:
-        kinds: Kind of each column.
-        sample: Fraction of the rows to measure, if the task reads them itself.
-    """
-
-    kinds: Mapping[str, ColumnKind]
+    kinds: Mapping[str, ColumnKind]  # Kind of each column
     room: Room
     seed: int
-    sample: float = 1.0
+    sample: float = 1.0  # Fraction of the rows to measure, if the task reads them itself
 
 
 @dataclass(frozen=True, slots=True)

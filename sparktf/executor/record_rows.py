@@ -22,18 +22,12 @@ _NBYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class RecordFiles:
-    """The files' part of the task's closure.
-
-    Attributes:
-        types: Feature -> Spark's type of its column, in the order of the columns.
-        partition_types: Partition column -> its Spark type; these columns come last.
-        partition_values: Their values for each file.
-    """
+    """The files' part of the task's closure."""
 
     files: tuple[str, ...]
-    types: Mapping[str, str]
-    partition_types: Mapping[str, str]
-    partition_values: tuple[tuple[PartitionValue, ...], ...]
+    types: Mapping[str, str]  # Feature -> Spark's type of its column, in the order of the columns
+    partition_types: Mapping[str, str]  # Partition column -> its Spark type; these columns come last
+    partition_values: tuple[tuple[PartitionValue, ...], ...]  # Their values for each file
     hadoop: HadoopConf
 
 

@@ -30,23 +30,15 @@ _UNDER_WAY = 2
 
 @dataclass(frozen=True, slots=True)
 class ScoringSettings:
-    """The scoring part of the task's closure.
-
-    Attributes:
-        names: Names of the task's columns, in order.
-        kept: Positions of columns to keep.
-        outputs: Outputs of the model, which come after these.
-        batch_rows: The most rows of a call of the model.
-        max_bad_rows: The most rows of a partition that may fail a check: their predictions are null.
-    """
+    """The scoring part of the task's closure."""
 
     model: ScoredModel
     feed: ModelFeed
-    names: tuple[str, ...]
-    kept: tuple[int, ...]
-    outputs: tuple[ModelOutput, ...]
-    batch_rows: int
-    max_bad_rows: int
+    names: tuple[str, ...]  # Names of the task's columns, in order
+    kept: tuple[int, ...]  # Positions of columns to keep
+    outputs: tuple[ModelOutput, ...]  # Outputs of the model, which come after these
+    batch_rows: int  # The most rows of a call of the model
+    max_bad_rows: int  # The most rows of a partition that may fail a check: their predictions are null
 
 
 class _Sent(NamedTuple):

@@ -22,20 +22,13 @@ from sparktf.sequence import Interval, merge
 
 
 class Take(NamedTuple):
-    """Rows for one execution.
+    """Rows for one execution."""
 
-    Attributes:
-        number: Marks them as trained; 0 if there are none.
-        rows: Number of rows.
-        drained: No further rows will come.
-        dry: Other workers have all rows that are left: none can come for the moment.
-    """
-
-    number: int
+    number: int  # Marks them as trained; 0 if there are none
     columns: Columns
-    rows: int
-    drained: bool
-    dry: bool = False
+    rows: int  # Number of rows
+    drained: bool  # No further rows will come
+    dry: bool = False  # Other workers have all rows that are left: none can come for the moment
 
 
 class Out(NamedTuple):

@@ -30,19 +30,12 @@ trainer has fallen silent still reports, and is told to end it, before it counts
 
 
 class Beats(NamedTuple):
-    """The rhythm of one gang.
+    """The rhythm of one gang."""
 
-    Attributes:
-        steady_s: Between two heartbeats of a trainer that is at work, and of its agent while it is not heard.
-        vouched_s: Between two heartbeats of an agent whose trainer is heard.
-        waiting_s: Between two heartbeats of one that waits for an order.
-        silence_s: The silence after which an agent or trainer is lost.
-    """
-
-    steady_s: float
-    vouched_s: float
-    waiting_s: float
-    silence_s: float
+    steady_s: float  # Between two heartbeats of a trainer that is at work, and of its agent while it is not heard
+    vouched_s: float  # Between two heartbeats of an agent whose trainer is heard
+    waiting_s: float  # Between two heartbeats of one that waits for an order
+    silence_s: float  # The silence after which an agent or trainer is lost
 
 
 SMALL = Beats(QUICK_S, QUICK_S, _SOONEST_S, 15.0)

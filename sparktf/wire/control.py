@@ -62,28 +62,19 @@ class Ack(Message):
 
 
 class Registration(Message):
-    """An agent presents itself.
+    """An agent presents itself."""
 
-    Attributes:
-        agent: Unique id of this agent process.
-        partition: The Spark partition it runs for; there is one agent for each.
-        task: Number of its Spark task: of two agents of one partition, Spark started the one with the greater later.
-        jvm: Identity of its executor: "<pid>@<start time>" of the JVM on `host`.
-        container: Id of its YARN container, "" elsewhere.
-        address: "host:port" that the agent holds for its next trainer.
-        before: Who it was before it lost its place, "" if it is new. It displaces nobody.
-        problems: Why no trainer could start here, such as a model module that is not found; empty if one could.
-    """
-
-    agent: str
-    partition: int
+    agent: str  # Unique id of this agent process
+    partition: int  # The Spark partition it runs for; there is one agent for each
     host: str
-    jvm: str
-    address: str
+    jvm: str  # Identity of its executor: "<pid>@<start time>" of the JVM on `host`
+    address: str  # "host:port" that the agent holds for its next trainer
     versions: dict[str, str]
+    # Number of its Spark task: of two agents of one partition, Spark started the one with the greater later
     task: int = 0
-    container: str = ""
-    before: str = ""
+    container: str = ""  # Id of its YARN container, "" elsewhere
+    before: str = ""  # Who it was before it lost its place, "" if it is new. It displaces nobody.
+    # Why no trainer could start here, such as a model module that is not found; empty if one could
     problems: tuple[str, ...] = ()
 
 
@@ -95,17 +86,12 @@ class Registered(Message):
 
 
 class AgentHeartbeat(Message):
-    """Sent as often as the answers say.
-
-    Attributes:
-        number: As in `NodeMessage`.
-        trainer: The one that runs here, or None.
-    """
+    """Sent as often as the answers say."""
 
     agent: str
-    number: int
+    number: int  # As in `NodeMessage`
     address: str
-    trainer: TrainerKey | None = None
+    trainer: TrainerKey | None = None  # The one that runs here, or None
 
 
 class Order(enum.StrEnum):
@@ -123,41 +109,27 @@ class Order(enum.StrEnum):
 
 
 class Bootstrap(Message):
-    """The one line on a trainer's stdin, from its agent.
-
-    Attributes:
-        work: Folder for local files; the trainer deletes it at its end.
-        parent: Process that has started the trainer, without which it does not live: its agent, or the nursery.
-    """
+    """The one line on a trainer's stdin, from its agent."""
 
     spec: TrainerSpec
     access: ControlAccess
-    work: str
-    parent: int
+    work: str  # Folder for local files; the trainer deletes it at its end
+    parent: int  # Process that has started the trainer, without which it does not live: its agent, or the nursery
 
 
 class Orders(Message):
-    """The answer to an agent's heartbeat.
-
-    Attributes:
-        trainer: Comes with START.
-        beat_s: When the next heartbeat is wanted, from now.
-    """
+    """The answer to an agent's heartbeat."""
 
     order: Order
-    trainer: TrainerSpec | None = None
-    beat_s: float = QUICK_S
+    trainer: TrainerSpec | None = None  # Comes with START
+    beat_s: float = QUICK_S  # When the next heartbeat is wanted, from now
 
 
 class TrainerExited(NodeMessage):
-    """A trainer process ended, says its agent.
-
-    Attributes:
-        exit_code: As in `subprocess`: negative for a signal.
-    """
+    """A trainer process ended, says its agent."""
 
     agent: str
-    exit_code: int
+    exit_code: int  # As in `subprocess`: negative for a signal
     time_s: float
     log: str
     log_tail: str
@@ -167,33 +139,23 @@ class TrainerExited(NodeMessage):
 
 
 class Ready(NodeMessage):
-    """The compiled model is built and checked, the checkpoint restored: the trainer could begin.
-
-    Attributes:
-        data: Where feeders find this node, if Spark feeds it.
-        keep: By what the best weights are known, if they are kept.
-        carried: What the leader has taken over from another run's model, if it begins from one.
-    """
+    """The compiled model is built and checked, the checkpoint restored: the trainer could begin."""
 
     replicas: int
     keras: Flavour
     versions: dict[str, str]
     weights: int
-    data: DataAddress | None = None
-    keep: KeepRule | None = None
-    carried: Carried | None = None
+    data: DataAddress | None = None  # Where feeders find this node, if Spark feeds it
+    keep: KeepRule | None = None  # By what the best weights are known, if they are kept
+    carried: Carried | None = None  # What the leader has taken over from another run's model, if it begins from one
 
 
 class Progress(Message):
-    """Where a trainer is.
-
-    Attributes:
-        rows_trained: Rows of this node's share of the epoch that went into updates.
-    """
+    """Where a trainer is."""
 
     epoch: int = 0
     step: int = 0
-    rows_trained: int = 0
+    rows_trained: int = 0  # Rows of this node's share of the epoch that went into updates
     loss: float | None = None
     phase: str = "starting"
 
@@ -212,15 +174,11 @@ class StopOrder(Message):
 
 
 class WorkerPlace(Message):
-    """Who a worker is now.
-
-    Attributes:
-        incarnation: Earlier ones are lost.
-        address: Where its server listens; "" while none does. `stand_in`: the coordinator's own has the place then.
-    """
+    """Who a worker is now."""
 
     node: NodeId
-    incarnation: int
+    incarnation: int  # Earlier ones are lost
+    # Where its server listens; "" while none does. `stand_in`: the coordinator's own has the place then.
     address: str = ""
     stand_in: bool = False
 
@@ -237,14 +195,10 @@ TrainerOrder = Annotated[StopOrder | WorkersOrder, Field(discriminator="kind")]
 
 
 class TrainerOrders(Message):
-    """The answer to a trainer's heartbeat: what it is to do, in this order.
-
-    Attributes:
-        beat_s: When the next heartbeat is wanted, from now.
-    """
+    """The answer to a trainer's heartbeat: what it is to do, in this order."""
 
     orders: tuple[TrainerOrder, ...] = ()
-    beat_s: float = QUICK_S
+    beat_s: float = QUICK_S  # When the next heartbeat is wanted, from now
 
 
 class AssignmentRequest(NodeMessage):
@@ -272,24 +226,18 @@ class Metrics(NodeMessage):
 
 
 class EpochDone(NodeMessage):
-    """A node has gone through its share of an epoch.
-
-    Attributes:
-        rows_fed: Rows that its feed has gone through in this attempt; `rows_trained` those that went into updates,
-            `rows_aside` those that were left out because they failed a check.
-        dropped: Gradients that came too late for their update.
-        complete: False where `train.max_steps` or the time ended the epoch early.
-        input: What the node has read for it.
-    """
+    """A node has gone through its share of an epoch."""
 
     epoch: int
     step: int
+    # Rows that its feed has gone through in this attempt; `rows_trained` those that went into updates, `rows_aside`
+    # those that were left out because they failed a check
     rows_fed: int
     rows_trained: int
-    complete: bool
+    complete: bool  # False where `train.max_steps` or the time ended the epoch early
     rows_aside: int = 0
-    dropped: int = 0
-    input: NodeInput = NodeInput()
+    dropped: int = 0  # Gradients that came too late for their update
+    input: NodeInput = NodeInput()  # What the node has read for it
 
 
 class Failed(NodeMessage):

@@ -10,16 +10,11 @@ EXPORTED = "feed.json"
 
 
 class ModelOutput(Message):
-    """One output of a model.
-
-    Attributes:
-        dtype: TensorFlow dtype name, "string" for text.
-        shape: Of one row, () for a single value; None is a length that differs from call to call.
-    """
+    """One output of a model."""
 
     name: str
-    dtype: str
-    shape: tuple[int | None, ...]
+    dtype: str  # TensorFlow dtype name, "string" for text
+    shape: tuple[int | None, ...]  # Of one row, () for a single value; None is a length that differs from call to call
 
     @property
     def is_text(self) -> bool:
@@ -27,17 +22,11 @@ class ModelOutput(Message):
 
 
 class ModelFeed(Message):
-    """The content of the file.
+    """The content of the file."""
 
-    Attributes:
-        spec: Its features are the inputs alone; their columns are those of the source.
-        outputs: By name, in the order of their names.
-        source_version: Which version of a Delta table, or snapshot of an Iceberg table, it was trained on; None where
-            the source has none.
-    """
-
-    spec: FeedSpec
-    outputs: tuple[ModelOutput, ...]
+    spec: FeedSpec  # Its features are the inputs alone; their columns are those of the source
+    outputs: tuple[ModelOutput, ...]  # By name, in the order of their names
+    # Which version of a Delta table, or snapshot of an Iceberg table, it was trained on; None where the source has none
     source_version: int | None = None
 
 

@@ -15,53 +15,35 @@ from sparktf.wire.sender import NodeMessage
 
 
 class BlockLeaseRequest(NodeMessage):
-    """A worker asks for rows of the training stream to read.
-
-    Attributes:
-        rows: About how many it wants.
-    """
+    """A worker asks for rows of the training stream to read."""
 
     epoch: int
-    rows: int
+    rows: int  # About how many it wants
 
 
 class BlockLease(Message):
-    """Rows that are this incarnation's alone from now on.
+    """Rows that are this incarnation's alone from now on."""
 
-    Attributes:
-        pieces: What to read, in this order; empty where nothing can be leased now.
-        ended: Every row of the epoch is trained, or the epoch is over: nothing will be leased any more. Without
-            pieces and not ended, others hold rows that may come back: ask again, and train meanwhile what is at hand.
-    """
-
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[Piece, ...] = ()  # What to read, in this order; empty where nothing can be leased now
+    # Every row of the epoch is trained, or the epoch is over: nothing will be leased any more. Without pieces and not
+    # ended, others hold rows that may come back: ask again, and train meanwhile what is at hand.
     ended: bool = False
 
 
 class Receipt(Message):
-    """What one incarnation of a worker has trained in one execution of a closure.
-
-    Attributes:
-        number: From 1 on, without gaps, for each incarnation.
-        steps: Updates.
-        intervals: Of the epoch's sequence: rows that are done, those that were set aside among them.
-        rows: Rows that went into updates; `rows_aside` those that failed a check.
-        replayed: Rows of these that an execution before, which broke off, may have trained already.
-        loss: Sum over rows of the loss, before each update.
-        input: What was read since the receipt before.
-    """
+    """What one incarnation of a worker has trained in one execution of a closure."""
 
     node: NodeId
     incarnation: int
-    number: int
+    number: int  # From 1 on, without gaps, for each incarnation
     epoch: int
-    steps: int
-    intervals: tuple[Interval, ...]
-    rows: int
+    steps: int  # Updates
+    intervals: tuple[Interval, ...]  # Of the epoch's sequence: rows that are done, those that were set aside among them
+    rows: int  # Rows that went into updates; `rows_aside` those that failed a check
     rows_aside: int = 0
-    replayed: int = 0
-    loss: float = 0.0
-    input: NodeInput = NodeInput()
+    replayed: int = 0  # Rows of these that an execution before, which broke off, may have trained already
+    loss: float = 0.0  # Sum over rows of the loss, before each update
+    input: NodeInput = NodeInput()  # What was read since the receipt before
 
 
 class Closed(Message):
@@ -75,11 +57,8 @@ class Closed(Message):
 
 
 class Fetched(NodeMessage):
-    """The coordinator tells what it has of its workers: each receipt once, in the order of numbers.
-
-    Attributes:
-        closed: Incarnations that are lost; all of their receipts that will ever count have been told.
-    """
+    """The coordinator tells what it has of its workers: each receipt once, in the order of numbers."""
 
     receipts: tuple[Receipt, ...] = ()
+    # Incarnations that are lost; all of their receipts that will ever count have been told
     closed: tuple[Closed, ...] = ()

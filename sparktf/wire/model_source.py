@@ -8,34 +8,21 @@ from sparktf.message import Message
 
 
 class ModelSource(Message):
-    """An exported model, or a checkpoint.
+    """An exported model, or a checkpoint."""
 
-    Attributes:
-        label: What it is called in messages: "version 14", "run churn/2026-11-19", or a path.
-        path: Its folder.
-        files: Names of its files below the folder.
-        version: The published version that it is; None for what is none.
-        run_id: Of the run that trained it; "" where nobody knows.
-        full_date: Day of the training from scratch that its weights go back to, as YYYY-MM-DD; "" where nobody knows.
-    """
-
-    label: str
-    path: str
-    files: tuple[str, ...]
-    version: int | None = None
-    run_id: str = ""
+    label: str  # What it is called in messages: "version 14", "run churn/2026-11-19", or a path
+    path: str  # Its folder
+    files: tuple[str, ...]  # Names of its files below the folder
+    version: int | None = None  # The published version that it is; None for what is none
+    run_id: str = ""  # Of the run that trained it; "" where nobody knows
+    # Day of the training from scratch that its weights go back to, as YYYY-MM-DD; "" where nobody knows
     full_date: str = ""
 
 
 class Models(NamedTuple):
-    """The models beside its own that a run has to do with.
+    """The models beside its own that a run has to do with."""
 
-    Attributes:
-        init: Whose weights it begins from, where it has no checkpoint of its own.
-        champion: What its own is compared with, once that is trained.
-        anchor: The best of the versions published last, where that is not the champion: see `gate.anchor`.
-    """
-
-    init: ModelSource | None = None
-    champion: ModelSource | None = None
+    init: ModelSource | None = None  # Whose weights it begins from, where it has no checkpoint of its own
+    champion: ModelSource | None = None  # What its own is compared with, once that is trained
+    # The best of the versions published last, where that is not the champion: see `gate.anchor`
     anchor: ModelSource | None = None

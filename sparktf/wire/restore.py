@@ -17,15 +17,11 @@ class BestWeights(Message):
 
 
 class Committed(Message):
-    """A checkpoint that is committed, for the node that evaluates it.
-
-    Attributes:
-        epoch: The one in which its step was the last.
-    """
+    """A checkpoint that is committed, for the node that evaluates it."""
 
     path: str
     step: int
-    epoch: int
+    epoch: int  # The one in which its step was the last
     files: tuple[str, ...]
 
 
@@ -34,41 +30,27 @@ class NextCommitRequest(NodeMessage):
 
 
 class NextCommit(Message):
-    """What an evaluator does next.
+    """What an evaluator does next."""
 
-    Attributes:
-        commit: To be evaluated; None where there is nothing now.
-        is_over: Nothing more will come.
-        best: Of what is evaluated, once it is over and if the run keeps the best: to be exported.
-        last: Of what is committed, once it is over: a gate compares it where nothing else is exported.
-    """
-
-    commit: Committed | None = None
-    is_over: bool = False
+    commit: Committed | None = None  # To be evaluated; None where there is nothing now
+    is_over: bool = False  # Nothing more will come
+    # Of what is evaluated, once it is over and if the run keeps the best: to be exported
     best: BestWeights | None = None
+    # Of what is committed, once it is over: a gate compares it where nothing else is exported
     last: Committed | None = None
 
 
 class Restore(Message):
-    """The checkpoint a trainer starts from.
-
-    Attributes:
-        rows_aside: Rows of the cursor's epoch that were set aside.
-        evaluated: The validation metrics of these weights are known.
-        best: Where the best weights before are, if the run keeps them.
-        validation: What is known of the weights up to this step.
-        training: The training loss of the epochs before, where anybody looks at it.
-        loss: Of the rows of the cursor's epoch that are trained.
-    """
+    """The checkpoint a trainer starts from."""
 
     path: str
     step: int
     cursor: Cursor
     rows_trained: int
     files: tuple[str, ...]
-    rows_aside: int = 0
-    evaluated: bool = False
-    best: BestWeights | None = None
-    validation: tuple[Evaluation, ...] = ()
-    training: tuple[Evaluation, ...] = ()
-    loss: EpochLoss = EpochLoss()
+    rows_aside: int = 0  # Rows of the cursor's epoch that were set aside
+    evaluated: bool = False  # The validation metrics of these weights are known
+    best: BestWeights | None = None  # Where the best weights before are, if the run keeps them
+    validation: tuple[Evaluation, ...] = ()  # What is known of the weights up to this step
+    training: tuple[Evaluation, ...] = ()  # The training loss of the epochs before, where anybody looks at it
+    loss: EpochLoss = EpochLoss()  # Of the rows of the cursor's epoch that are trained

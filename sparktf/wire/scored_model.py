@@ -25,23 +25,15 @@ CODES, VALUES = "/codes", "/values"
 
 
 class ScoredModel(Message):
-    """A SavedModel, and how to come by it.
-
-    Attributes:
-        files: Paths below `folder`.
-        key: What it has in common with no other model, nor with another one at the same place later.
-        threads: How many compute for one executor.
-        signature: Which of its functions is called.
-        tags: By which the graph is known; none for the only one.
-    """
+    """A SavedModel, and how to come by it."""
 
     folder: str
-    files: tuple[str, ...]
-    key: str
+    files: tuple[str, ...]  # Paths below `folder`
+    key: str  # What it has in common with no other model, nor with another one at the same place later
     hadoop: HadoopConf
-    threads: int
-    signature: str = "serving_default"
-    tags: tuple[str, ...] = ()
+    threads: int  # How many compute for one executor
+    signature: str = "serving_default"  # Which of its functions is called
+    tags: tuple[str, ...] = ()  # By which the graph is known; none for the only one
 
 
 def error_arrays(error: SparkTFError) -> dict[str, Any]:

@@ -25,17 +25,13 @@ class TrainerKey(NamedTuple):
 
 
 class NodeMessage(Message):
-    """A message of a trainer or about one; refused if its attempt or incarnation is over.
-
-    Attributes:
-        incarnation: Which of the trainers that this node has had in the attempt, from 0 on.
-        number: Counts what this incarnation sends of one action, from 1 on: sent again, as where an answer was lost, a
-            message keeps its number, and the driver answers as before. 0 for what is not sent again: heartbeats.
-    """
+    """A message of a trainer or about one; refused if its attempt or incarnation is over."""
 
     attempt: int
     node: NodeId
-    incarnation: int = 0
+    incarnation: int = 0  # Which of the trainers that this node has had in the attempt, from 0 on
+    # Counts what this incarnation sends of one action, from 1 on: sent again, as where an answer was lost, a message
+    # keeps its number, and the driver answers as before. 0 for what is not sent again: heartbeats.
     number: int = 0
 
     @property

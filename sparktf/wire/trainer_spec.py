@@ -22,21 +22,15 @@ from sparktf.wire.sender import Sender, TrainerKey
 
 
 class Placed(Message):
-    """Who a node is, and where, for one attempt.
-
-    Attributes:
-        run_root: What it leaves lies below, see `rundir`.
-        incarnation: Which of the trainers that the node has had in the attempt.
-        hadoop: Where the file systems are.
-    """
+    """Who a node is, and where, for one attempt."""
 
     run_id: str
-    run_root: str
+    run_root: str  # What it leaves lies below, see `rundir`
     attempt: int
     node: NodeId
     cluster: ClusterSpec
-    hadoop: HadoopConf = HadoopConf()
-    incarnation: int = 0
+    hadoop: HadoopConf = HadoopConf()  # Where the file systems are
+    incarnation: int = 0  # Which of the trainers that the node has had in the attempt
 
     @property
     def sender(self) -> Sender:
@@ -55,31 +49,21 @@ class Placed(Message):
 
 
 class Training(Placed):
-    """A node that trains.
-
-    Attributes:
-        rows: Rows of each planned stream in one epoch.
-        staged: Streams that Spark feeds, whose rows nobody knows beforehand.
-        source_version: Which version of a table the rows are of, if it has any.
-        assets: What `prepare` returned.
-        time_limit: What was left of the run's time when the attempt began; None where there is no limit.
-        init: Whose weights it begins from, where there is nothing to restore.
-        champion: What the trained model is compared with.
-        anchor: What it is compared with besides: see `Models`.
-    """
+    """A node that trains."""
 
     work: Literal["training"] = "training"
     config: JobConfig
     feed: FeedSpec
-    rows: dict[Stream, int]
-    assets: dict[str, Any]
-    staged: tuple[Stream, ...] = ()
-    source_version: int | None = None
+    rows: dict[Stream, int]  # Rows of each planned stream in one epoch
+    assets: dict[str, Any]  # What `prepare` returned
+    staged: tuple[Stream, ...] = ()  # Streams that Spark feeds, whose rows nobody knows beforehand
+    source_version: int | None = None  # Which version of a table the rows are of, if it has any
     restore: Restore | None = None
+    # What was left of the run's time when the attempt began; None where there is no limit
     time_limit: TimeLimit | None = None
-    init: ModelSource | None = None
-    champion: ModelSource | None = None
-    anchor: ModelSource | None = None
+    init: ModelSource | None = None  # Whose weights it begins from, where there is nothing to restore
+    champion: ModelSource | None = None  # What the trained model is compared with
+    anchor: ModelSource | None = None  # What it is compared with besides: see `Models`
 
     @property
     def timeouts(self) -> TimeoutsConfig:
@@ -102,18 +86,12 @@ class Training(Placed):
 
 
 class Function(Placed):
-    """A node that runs a function of another package's program.
-
-    Attributes:
-        function: "module:function".
-        guest: Who the node is to its function.
-        timeouts: How long it waits for what.
-    """
+    """A node that runs a function of another package's program."""
 
     work: Literal["function"] = "function"
-    function: str
-    guest: GuestNode
-    timeouts: TimeoutsConfig
+    function: str  # "module:function"
+    guest: GuestNode  # Who the node is to its function
+    timeouts: TimeoutsConfig  # How long it waits for what
 
     @property
     def modules(self) -> tuple[str, ...]:

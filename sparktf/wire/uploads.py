@@ -21,48 +21,31 @@ class StagedFile(Message):
 
 
 class Uploaded(NodeMessage):
-    """A node's part of a checkpoint is in the staging folder, or could not be brought there.
-
-    Attributes:
-        done: Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`.
-        rows_aside: How many rows of these were set aside.
-        in_doubt: Rows besides these that may be in the weights, of executions that broke off.
-        files: Those that this node has uploaded: the chief, and nodes that wrote a part of the chief's checkpoint.
-        others: Which files others have written, without which the chief's checkpoint is not whole.
-        error: Why files are not there; "" if they are.
-        loss: Of the rows of `epoch` until then.
-    """
+    """A node's part of a checkpoint is in the staging folder, or could not be brought there."""
 
     step: int
     epoch: int
+    # Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`
     done: tuple[Interval, ...]
     keras: Flavour
-    rows_aside: int = 0
-    in_doubt: int = 0
+    rows_aside: int = 0  # How many rows of these were set aside
+    in_doubt: int = 0  # Rows besides these that may be in the weights, of executions that broke off
+    # Those that this node has uploaded: the chief, and nodes that wrote a part of the chief's checkpoint
     files: tuple[StagedFile, ...] = ()
-    others: tuple[str, ...] = ()
-    error: str = ""
-    loss: EpochLoss = EpochLoss()
+    others: tuple[str, ...] = ()  # Which files others have written, without which the chief's checkpoint is not whole
+    error: str = ""  # Why files are not there; "" if they are
+    loss: EpochLoss = EpochLoss()  # Of the rows of `epoch` until then
 
 
 class Finished(NodeMessage):
-    """A trainer has done all of its work; it stays until it is told to stop.
-
-    Attributes:
-        model: Files of the exported model in the staging folder.
-        early: A loop of the user's own has left epochs untrained.
-        kept: Which weights the model has, if the best are kept; from who evaluates.
-        folder: Where in the staging folder the model is.
-        stopped: Why there were epochs left, where sparktf's own loop has ended before; from the leader.
-        comparison: What the gate found of the model; from who exports it.
-        ending: How long it took from the last update on, if the node trained in sparktf's own loop.
-    """
+    """A trainer has done all of its work; it stays until it is told to stop."""
 
     step: int
-    early: bool = False
-    kept: Kept | None = None
-    model: tuple[StagedFile, ...] = ()
-    folder: str = "model"
+    early: bool = False  # A loop of the user's own has left epochs untrained
+    kept: Kept | None = None  # Which weights the model has, if the best are kept; from who evaluates
+    model: tuple[StagedFile, ...] = ()  # Files of the exported model in the staging folder
+    folder: str = "model"  # Where in the staging folder the model is
+    # Why there were epochs left, where sparktf's own loop has ended before; from the leader
     stopped: Stopped | None = None
-    comparison: Comparison | None = None
-    ending: Ending | None = None
+    comparison: Comparison | None = None  # What the gate found of the model; from who exports it
+    ending: Ending | None = None  # How long it took from the last update on, if the node trained in sparktf's own loop

@@ -32,24 +32,15 @@ _MOST_ANSWERS = 64 * _ANSWER_ROWS
 
 @dataclass(slots=True)
 class BroughtRows:
-    """Rows that one call brings.
+    """Rows that one call brings."""
 
-    Attributes:
-        wants_answers: Whether each row has a result, which goes back.
-        left: How many of them nobody has taken yet; `owed` counts those that were taken and have no result yet.
-        rows: How many have come.
-        has_ended: Whether no more come.
-        answers: Results that were not sent yet.
-        is_gone: Whether nobody waits for results any more: those that come are dropped.
-    """
-
-    wants_answers: bool = False
-    left: int = 0
+    wants_answers: bool = False  # Whether each row has a result, which goes back
+    left: int = 0  # How many of them nobody has taken yet; `owed` counts those that were taken and have no result yet
     owed: int = 0
-    rows: int = 0
-    has_ended: bool = False
-    answers: list[Any] = field(default_factory=list)
-    is_gone: bool = False
+    rows: int = 0  # How many have come
+    has_ended: bool = False  # Whether no more come
+    answers: list[Any] = field(default_factory=list)  # Results that were not sent yet
+    is_gone: bool = False  # Whether nobody waits for results any more: those that come are dropped
 
     @property
     def is_answered(self) -> bool:

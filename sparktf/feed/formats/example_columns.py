@@ -98,17 +98,12 @@ def _column(buffer: Bytes, name: str, places: Places, kind: pa.DataType, refuse:
 
 
 class _Lists(NamedTuple):
-    """The values of the records that have any: those of record `rows[i]` are `counts[i]` of `values`.
-
-    Attributes:
-        values: All values in sequence, of the file's type: float32, int64 or binary.
-        is_single: Whether each record is known to have exactly one.
-    """
+    """The values of the records that have any: those of record `rows[i]` are `counts[i]` of `values`."""
 
     rows: Integers
     counts: Integers
-    values: pa.Array
-    is_single: bool = False
+    values: pa.Array  # All values in sequence, of the file's type: float32, int64 or binary
+    is_single: bool = False  # Whether each record is known to have exactly one
 
 
 def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array:

@@ -61,15 +61,10 @@ class MalformedError(ValueError):
 
 
 class Places(NamedTuple):
-    """The place of a feature in each record.
+    """The place of a feature in each record."""
 
-    Attributes:
-        kind: int8 [n_records], a `ListKind`; NOTHING if a record has no values of it.
-        start: int64 [n_records], start of the message BytesList, FloatList or Int64List; `stop` is its end.
-    """
-
-    kind: npt.NDArray[np.int8]
-    start: Integers
+    kind: npt.NDArray[np.int8]  # int8 [n_records], a `ListKind`; NOTHING if a record has no values of it
+    start: Integers  # int64 [n_records], start of the message BytesList, FloatList or Int64List; `stop` is its end
     stop: Integers
 
     @classmethod

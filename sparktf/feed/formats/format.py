@@ -34,19 +34,12 @@ class NewReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format whose files trainers read themselves.
+    """A format whose files trainers read themselves."""
 
-    Attributes:
-        name: Its name in `data.format`.
-        title: Its name in messages.
-        new_reader: Makes a reader of its files.
-        has_footers: Whether its files have footers like Parquet's, with rows and column statistics.
-    """
-
-    name: str
-    title: str
-    new_reader: NewReader
-    has_footers: bool
+    name: str  # Its name in `data.format`
+    title: str  # Its name in messages
+    new_reader: NewReader  # Makes a reader of its files
+    has_footers: bool  # Whether its files have footers like Parquet's, with rows and column statistics
 
 
 PARQUET = Format("parquet", "Parquet", SplitReader, has_footers=True)

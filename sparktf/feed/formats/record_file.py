@@ -50,16 +50,11 @@ class RecordGroup(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Whole records of a file with their headers.
+    """Whole records of a file with their headers."""
 
-    Attributes:
-        start: Their start in the decompressed file.
-        starts: Start of each record's bytes in the content; `stops` are their ends.
-    """
-
-    start: int
+    start: int  # Their start in the decompressed file
     content: bytes
-    starts: Integers
+    starts: Integers  # Start of each record's bytes in the content; `stops` are their ends
     stops: Integers
 
 

@@ -40,15 +40,10 @@ _INPUT = "PlaceholderWithDefault"
 
 
 class Fed(NamedTuple):
-    """The input of a table.
+    """The input of a table."""
 
-    Attributes:
-        lookups: Layers that it comes from.
-        plainly: It has only outputs of these, unchanged.
-    """
-
-    lookups: tuple[Any, ...] = ()
-    plainly: bool = True
+    lookups: tuple[Any, ...] = ()  # Layers that it comes from
+    plainly: bool = True  # It has only outputs of these, unchanged
 
 
 def tables_of(model: Any) -> list[Any]:

@@ -25,15 +25,10 @@ ROW_SPLITS = "_row_splits"
 
 
 class Tolerance(NamedTuple):
-    """The tolerated distance from a stored number.
+    """The tolerated distance from a stored number."""
 
-    Attributes:
-        relative: Relative to the stored number.
-        absolute: In addition, relative to the output's greatest number, but at least to 1.
-    """
-
-    relative: float
-    absolute: float
+    relative: float  # Relative to the stored number
+    absolute: float  # In addition, relative to the output's greatest number, but at least to 1
 
     def __str__(self) -> str:
         return f"{self.relative:g} of it, and {self.absolute:g} of the output's greatest"
@@ -51,21 +46,13 @@ def tolerance(dtypes: Iterable[str]) -> Tolerance:
 
 
 class About(NamedTuple):
-    """Metadata of the arrays.
+    """Metadata of the arrays."""
 
-    Attributes:
-        flavour: Keras flavour of `model.keras`.
-        inputs: Name -> whether it is ragged, in the model's order.
-        output_names: Names of the model's outputs, if there are several.
-        target_names: Targets of the configuration.
-        tolerance: Tolerance of predictions.
-    """
-
-    flavour: str
-    inputs: dict[str, bool]
-    output_names: tuple[str, ...]
-    target_names: tuple[str, ...]
-    tolerance: Tolerance
+    flavour: str  # Keras flavour of `model.keras`
+    inputs: dict[str, bool]  # Name -> whether it is ragged, in the model's order
+    output_names: tuple[str, ...]  # Names of the model's outputs, if there are several
+    target_names: tuple[str, ...]  # Targets of the configuration
+    tolerance: Tolerance  # Tolerance of predictions
 
 
 class Predictions(NamedTuple):

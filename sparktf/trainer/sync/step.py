@@ -35,17 +35,11 @@ from sparktf.trainer.model.tracing import traced
 
 
 class _Place(NamedTuple):
-    """The form of the gradient of a variable, or of a whole ShardedEmbedding.
+    """The form of the gradient of a variable, or of a whole ShardedEmbedding."""
 
-    Attributes:
-        shape: Shape of the variable or table.
-        length: The most rows of a sparse gradient.
-        filler: Index of padding rows: none of a table's, whose rows count as used once they get a gradient.
-    """
-
-    shape: tuple[int, ...]
-    length: int
-    filler: int
+    shape: tuple[int, ...]  # Shape of the variable or table
+    length: int  # The most rows of a sparse gradient
+    filler: int  # Index of padding rows: none of a table's, whose rows count as used once they get a gradient
 
 
 class UpdateFunction:

@@ -46,15 +46,11 @@ class Phase(Enum):
 
 
 class Who(NamedTuple):
-    """One execution on a worker, by the worker's index.
-
-    Attributes:
-        take: Number of its rows, increasing; 0 if it has none.
-    """
+    """One execution on a worker, by the worker's index."""
 
     worker: int
     incarnation: int
-    take: int = 0
+    take: int = 0  # Number of its rows, increasing; 0 if it has none
 
 
 class RoundVerdict(Enum):
@@ -66,14 +62,10 @@ class RoundVerdict(Enum):
 
 
 class RoundOutcome(NamedTuple):
-    """The answer to a worker about its gradient.
-
-    Attributes:
-        number: The round to compute the next gradient for, or `NO_ROUND`.
-    """
+    """The answer to a worker about its gradient."""
 
     verdict: RoundVerdict
-    number: int
+    number: int  # The round to compute the next gradient for, or `NO_ROUND`
 
 
 class Contribution(NamedTuple):
