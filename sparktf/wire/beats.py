@@ -1,8 +1,8 @@
-"""How often the nodes of a gang say that they live, and how long one may be silent: functions of its size.
+"""Heartbeat intervals and silence limits of a gang, as functions of its size.
 
 Each answer of the driver says when it wants the next heartbeat. Every call costs the driver processor time, so hundreds
-of nodes are heard less often while they train than while they wait for an order. A trainer ends with its agent: while
-the trainer is heard it speaks for both, and the agent is heard half as often.
+of nodes send fewer heartbeats while they train than while they wait for an order. A trainer ends with its agent, so its
+heartbeats count for both, and the agent sends half as many meanwhile.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ trainer has fallen silent still reports, and is told to end it, before it counts
 
 
 class Beats(NamedTuple):
-    """The rhythm of one gang."""
+    """Heartbeat intervals of one gang."""
 
-    steady_s: float  # Between two heartbeats of a trainer that is at work, and of its agent while it is not heard
-    vouched_s: float  # Between two heartbeats of an agent whose trainer is heard
-    waiting_s: float  # Between two heartbeats of one that waits for an order
-    silence_s: float  # The silence after which an agent or trainer is lost
+    steady_s: float  # Interval of a training trainer's heartbeats, and of its agent's while the trainer sends none
+    vouched_s: float  # Interval of an agent's heartbeats while its trainer sends some
+    waiting_s: float  # Interval while waiting for an order
+    silence_s: float  # Silence after which an agent or trainer is lost
 
 
 SMALL = Beats(QUICK_S, QUICK_S, _SOONEST_S, 15.0)
@@ -43,11 +43,11 @@ SMALL = Beats(QUICK_S, QUICK_S, _SOONEST_S, 15.0)
 
 
 def beats(nodes: int, *, heartbeat_s: float, driver_lost_s: float) -> Beats:
-    """Returns the rhythm of a gang.
+    """Returns the heartbeat intervals of a gang.
 
     Args:
-        heartbeat_s: `timeouts.heartbeat`, which is for gangs whose nodes beat often enough for it.
-        driver_lost_s: `timeouts.driver_lost`: how long a node waits for an answer before it ends itself.
+        heartbeat_s: `timeouts.heartbeat`, for gangs that are small enough for it.
+        driver_lost_s: `timeouts.driver_lost`: the driver's silence after which a node ends itself.
     """
     beats_of_node = 1 + 1 / _VOUCHED
     least_s = min(beats_of_node * nodes * _CALL_S / _SHARE, driver_lost_s / _ASKED)

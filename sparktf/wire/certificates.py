@@ -1,4 +1,4 @@
-"""Makes the certificates of a run, on the driver: no other process loads what that takes."""
+"""Makes the certificates of a run, on the driver: no other process loads the libraries for it."""
 
 from __future__ import annotations
 

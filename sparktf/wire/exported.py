@@ -14,7 +14,7 @@ class ModelOutput(Message):
 
     name: str
     dtype: str  # TensorFlow dtype name, "string" for text
-    shape: tuple[int | None, ...]  # Of one row, () for a single value; None is a length that differs from call to call
+    shape: tuple[int | None, ...]  # Shape of one row, () for a single value; None for a size that varies between calls
 
     @property
     def is_text(self) -> bool:
@@ -22,16 +22,16 @@ class ModelOutput(Message):
 
 
 class ModelFeed(Message):
-    """The content of the file."""
+    """The content of the file that describes a model's inputs and outputs."""
 
-    spec: FeedSpec  # Its features are the inputs alone; their columns are those of the source
-    outputs: tuple[ModelOutput, ...]  # By name, in the order of their names
-    # Which version of a Delta table, or snapshot of an Iceberg table, it was trained on; None where the source has none
+    spec: FeedSpec  # Its features are the inputs only; their columns are those of the source
+    outputs: tuple[ModelOutput, ...]  # Sorted by name
+    # Version of the Delta table, or snapshot of the Iceberg table, of the training; None for other sources
     source_version: int | None = None
 
 
 def inputs_alone(spec: FeedSpec) -> FeedSpec:
-    """Returns the part of a training's feed that scoring needs, from any source."""
+    """Returns the part of a training's feed that scoring needs, for any source."""
     used = {column for feature in spec.inputs for column in feature.columns}
     fills = {column: value for column, value in spec.fill_null.items() if column in used}
     return FeedSpec(features=spec.inputs, fill_null=fills, shuffle=False)

@@ -1,4 +1,4 @@
-"""The messages of nodes that run a function of a guest's: what they are told, and who gets which rows."""
+"""The messages of nodes that run a function of another package's program: their identity, and the dealing of rows."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from sparktf.wire.data import DataAddress
 
 
 class GuestNode(Message):
-    """Who a node is, as its function is told."""
+    """The identity of a node, as its function sees it."""
 
-    number: int  # Among all nodes, from 0 on
+    number: int  # Its number among all nodes, from 0
     job: str  # Its name in the cluster: "worker", "ps", "chief", "master" or "evaluator"
-    index: int  # Among those of its name
+    index: int  # Its index among the nodes of this name
     cluster: dict[str, tuple[str, ...]]  # Name -> addresses, in the order of the indices
-    default_fs: str  # What paths without a scheme lie on
-    working_dir: str  # Where the driver was started
+    default_fs: str  # File system of paths without a scheme
+    working_dir: str  # Working directory of the driver
     is_fed: bool  # Whether Spark feeds it rows
 
 
 class GuestPlace(Message):
-    """Where a node takes rows."""
+    """The address at which a node takes rows."""
 
     number: int
     host: str
@@ -34,7 +34,7 @@ class DealRequest(Message):
 
 
 class Deal(Message):
-    """Which node gets the first of them: the next ones follow in turn, so that all have as many, but for one."""
+    """The node that gets the first row; the others get the next rows in turn, so that numbers differ by at most one."""
 
     first: int
-    is_over: bool = False  # No node wants rows any more
+    is_over: bool = False  # No node wants more rows

@@ -1,4 +1,4 @@
-"""A model that lies in storage, for nodes to load: what a run begins from, and what its own is compared with."""
+"""A stored model that nodes load: one that a run begins from, or one that its own is compared with."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from sparktf.message import Message
 class ModelSource(Message):
     """An exported model, or a checkpoint."""
 
-    label: str  # What it is called in messages: "version 14", "run churn/2026-11-19", or a path
+    label: str  # Its name in messages: "version 14", "run churn/2026-11-19", or a path
     path: str  # Its folder
     files: tuple[str, ...]  # Names of its files below the folder
-    version: int | None = None  # The published version that it is; None for what is none
-    run_id: str = ""  # Of the run that trained it; "" where nobody knows
-    # Day of the training from scratch that its weights go back to, as YYYY-MM-DD; "" where nobody knows
+    version: int | None = None  # Its published version; None if it is not published
+    run_id: str = ""  # The run that trained it; "" if unknown
+    # Day of the training from scratch behind its weights, as YYYY-MM-DD; "" if unknown
     full_date: str = ""
 
 
 class Models(NamedTuple):
-    """The models beside its own that a run has to do with."""
+    """The other models of a run."""
 
-    init: ModelSource | None = None  # Whose weights it begins from, where it has no checkpoint of its own
-    champion: ModelSource | None = None  # What its own is compared with, once that is trained
-    # The best of the versions published last, where that is not the champion: see `gate.anchor`
+    init: ModelSource | None = None  # The model whose weights it begins from, without a checkpoint of its own
+    champion: ModelSource | None = None  # The model that its own is compared with after training
+    # The best of the last published versions, if that is not the champion: see `gate.anchor`
     anchor: ModelSource | None = None

@@ -1,4 +1,4 @@
-"""The messages of nodes that another package's cluster reserves: who they are to each other, before ours begin."""
+"""The messages of nodes that another package's cluster reserves, which they exchange before ours begin."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparktf.message import Message
 
 
 class ReservedNode(Message):
-    """A node as TensorFlowOnSpark knows it."""
+    """A node in TensorFlowOnSpark's form."""
 
     executor_id: int  # Its number among all nodes
     host: str
@@ -17,18 +17,18 @@ class ReservedNode(Message):
     port: int  # Bound for it; nobody listens there
     tb_pid: int
     tb_port: int
-    address: str | tuple[str, int]  # Where its manager listens: a path, or a host and a port
-    authkey: str = Field(repr=False)  # Of its manager, in hexadecimal digits
+    address: str | tuple[str, int]  # Address of its manager: a path, or a host and a port
+    authkey: str = Field(repr=False)  # Key of its manager, in hexadecimal digits
 
 
 class ReserveRequest(Message):
-    """A node asks who the others are."""
+    """A node asks for the other nodes."""
 
-    node: ReservedNode | None = None  # It presents itself; None where it only asks
+    node: ReservedNode | None = None  # The asking node, to be added; None if it only asks
 
 
 class ReservedNodes(Message):
-    """The nodes that have come."""
+    """The nodes so far."""
 
     nodes: tuple[ReservedNode, ...]
     is_whole: bool  # Whether these are all

@@ -1,4 +1,4 @@
-"""Committed checkpoints, as trainers go on from them and evaluators read them."""
+"""Committed checkpoints, for trainers to resume from and for evaluators to read."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ class BestWeights(Message):
 
 
 class Committed(Message):
-    """A checkpoint that is committed, for the node that evaluates it."""
+    """A committed checkpoint, for the node that evaluates it."""
 
     path: str
     step: int
-    epoch: int  # The one in which its step was the last
+    epoch: int  # The epoch whose last step it has
     files: tuple[str, ...]
 
 
 class NextCommitRequest(NodeMessage):
-    """An evaluator asks what it is to evaluate. What it was given before, it reads no more."""
+    """An evaluator asks for the next commit. It no longer reads those that it was given before."""
 
 
 class NextCommit(Message):
-    """What an evaluator does next."""
+    """The next work of an evaluator."""
 
-    commit: Committed | None = None  # To be evaluated; None where there is nothing now
-    is_over: bool = False  # Nothing more will come
-    # Of what is evaluated, once it is over and if the run keeps the best: to be exported
+    commit: Committed | None = None  # The commit to evaluate; None if there is none at the moment
+    is_over: bool = False  # No further commits will come
+    # The best of the evaluated commits, to be exported; only at the end, and if the run keeps the best
     best: BestWeights | None = None
-    # Of what is committed, once it is over: a gate compares it where nothing else is exported
+    # The last commit; only at the end: a gate compares it if nothing else is exported
     last: Committed | None = None
 
 
 class Restore(Message):
-    """The checkpoint a trainer starts from."""
+    """The checkpoint that a trainer starts from."""
 
     path: str
     step: int
@@ -49,8 +49,8 @@ class Restore(Message):
     rows_trained: int
     files: tuple[str, ...]
     rows_aside: int = 0  # Rows of the cursor's epoch that were set aside
-    evaluated: bool = False  # The validation metrics of these weights are known
-    best: BestWeights | None = None  # Where the best weights before are, if the run keeps them
-    validation: tuple[Evaluation, ...] = ()  # What is known of the weights up to this step
-    training: tuple[Evaluation, ...] = ()  # The training loss of the epochs before, where anybody looks at it
-    loss: EpochLoss = EpochLoss()  # Of the rows of the cursor's epoch that are trained
+    evaluated: bool = False  # Whether the validation metrics of these weights are known
+    best: BestWeights | None = None  # The best earlier weights, if the run keeps them
+    validation: tuple[Evaluation, ...] = ()  # The known validation metrics up to this step
+    training: tuple[Evaluation, ...] = ()  # The training losses of earlier epochs, if they are needed
+    loss: EpochLoss = EpochLoss()  # Training loss of the cursor's epoch so far

@@ -1,4 +1,4 @@
-"""What a node's process is given: who it is and where, and what it does there, a training or a function."""
+"""The specification of a node's process: its identity and place, and its work, a training or a function."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from sparktf.wire.sender import Sender, TrainerKey
 
 
 class Placed(Message):
-    """Who a node is, and where, for one attempt."""
+    """The identity and the place of a node in one attempt."""
 
     run_id: str
-    run_root: str  # What it leaves lies below, see `rundir`
+    run_root: str  # Root of its output: see `rundir`
     attempt: int
     node: NodeId
     cluster: ClusterSpec
-    hadoop: HadoopConf = HadoopConf()  # Where the file systems are
-    incarnation: int = 0  # Which of the trainers that the node has had in the attempt
+    hadoop: HadoopConf = HadoopConf()  # Configuration of the file systems
+    incarnation: int = 0  # Number of the node's trainer in the attempt
 
     @property
     def sender(self) -> Sender:
-        """What every message of this trainer begins with."""
+        """The sender of this trainer's messages."""
         return Sender(attempt=self.attempt, node=self.node, incarnation=self.incarnation)
 
     @property
     def trainer(self) -> TrainerKey:
-        """Which trainer this makes."""
+        """The key of this trainer."""
         return TrainerKey(**self.sender)
 
     @property
     def leads(self) -> bool:
-        """Whether this trainer decides for all of them, and its files are kept."""
+        """Whether this trainer decides for all, and its files are kept."""
         return self.node == self.cluster.leader
 
 
@@ -55,33 +55,32 @@ class Training(Placed):
     config: JobConfig
     feed: FeedSpec
     rows: dict[Stream, int]  # Rows of each planned stream in one epoch
-    assets: dict[str, Any]  # What `prepare` returned
-    staged: tuple[Stream, ...] = ()  # Streams that Spark feeds, whose rows nobody knows beforehand
-    source_version: int | None = None  # Which version of a table the rows are of, if it has any
+    assets: dict[str, Any]  # Result of `prepare`
+    staged: tuple[Stream, ...] = ()  # Streams that Spark feeds, whose number of rows is unknown beforehand
+    source_version: int | None = None  # Version of the table that is read, if it has versions
     restore: Restore | None = None
-    # What was left of the run's time when the attempt began; None where there is no limit
+    # The time left of the run's limit when the attempt began; None without a limit
     time_limit: TimeLimit | None = None
-    init: ModelSource | None = None  # Whose weights it begins from, where there is nothing to restore
-    champion: ModelSource | None = None  # What the trained model is compared with
-    anchor: ModelSource | None = None  # What it is compared with besides: see `Models`
+    init: ModelSource | None = None  # The model whose weights it begins from if there is no checkpoint
+    champion: ModelSource | None = None  # The model that the trained one is compared with
+    anchor: ModelSource | None = None  # Another model to compare with: see `Models`
 
     @property
     def timeouts(self) -> TimeoutsConfig:
-        """How long it waits for what."""
+        """The time limits of the node."""
         return self.config.timeouts
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The modules of the user's that it runs."""
+        """The user's modules that it runs."""
         return tuple(self.config.modules.values())
 
     @property
     def rundir(self) -> RunDirectory:
-        """The run's directory."""
         return RunDirectory(self.run_root, self.config.name, self.run_id)
 
     def has(self, stream: Stream) -> bool:
-        """Whether there is such a stream."""
+        """Whether the run has this stream."""
         return stream in self.staged or bool(self.rows.get(stream))
 
 
@@ -90,17 +89,17 @@ class Function(Placed):
 
     work: Literal["function"] = "function"
     function: str  # "module:function"
-    guest: GuestNode  # Who the node is to its function
-    timeouts: TimeoutsConfig  # How long it waits for what
+    guest: GuestNode  # The node's identity for its function
+    timeouts: TimeoutsConfig  # The time limits of the node
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The modules of the user's that it runs."""
+        """The user's modules that it runs."""
         return (self.function.partition(":")[0],)
 
     @property
     def rundir(self) -> RunDirectory:
-        """Where its log is kept."""
+        """The directory of its log."""
         return RunDirectory(self.run_root, "functions", self.run_id)
 
 
