@@ -33,7 +33,7 @@ from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Reg
 from sparktf.wire.security import ControlAccess
 
 _PATIENCE = 0.75
-"""For so much of `timeouts.start` a trainer waits for the nursery: from nothing, it would have to import as much."""
+"""Fraction of `timeouts.start` that a trainer waits for the nursery: on its own it would import for as long."""
 
 _Answer = TypeVar("_Answer", bound=Message)
 

@@ -141,7 +141,6 @@ class PieceReader:
         )
 
     def close(self) -> None:
-        """Closes the files."""
         if self._groups is not None:
             self._groups.close()
 
@@ -184,7 +183,6 @@ class PlannedParts:
         """See `Parts`: nothing waits here."""
 
     def close(self) -> None:
-        """Closes the files."""
         self._reader.close()
 
 

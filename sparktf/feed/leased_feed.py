@@ -85,7 +85,7 @@ class LeasedFeed:
         """Returns rows for at most `updates` updates: first those of broken-off takes.
 
         Args:
-            wait_s: Time to wait for rows; spent at the end of the epoch, too, so that nobody asks in a busy loop.
+            wait_s: Time to wait for rows; spent at the end of the epoch, too, to prevent callers from busy waiting.
 
         Raises:
             DataError: a value or file is refused.

@@ -1,4 +1,4 @@
-"""The TCP ports of a node: reserved for a TensorFlow server that starts later, or taken by a server of ours."""
+"""The TCP ports of a node: reserved for a TensorFlow server that starts later, or used by one of sparktf's servers."""
 
 from __future__ import annotations
 

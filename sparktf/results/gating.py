@@ -170,7 +170,7 @@ def judge(
         anchor: Each metric on all rows compared with the anchor; None without one.
     """
     slices = {m.slice for m in measured if m.slice and m.rows >= settings.min_rows}
-    # All slices together are to be called worse by chance no oftener than one metric on all rows.
+    # The probability that chance makes any slice look worse is to be that of one metric on all rows.
     apart = 1 - (1 - settings.confidence) / max(1, len(slices))
     differences = tuple(
         _difference(m, questions[m.metric], settings.min_rows, apart if m.slice else settings.confidence)

@@ -106,8 +106,8 @@ def reserve_s(stated_s: float | None, took: Took) -> float:
     """Returns the time to leave for the work after the training; `stated_s` is `train.reserve`."""
     if stated_s is not None:
         return stated_s
-    # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times. What earlier runs
-    # took counts from the first epoch on, and has comparing and publishing in it, of which no attempt knows.
+    # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times. The times of earlier
+    # runs are known from the first epoch on, and include comparing and publishing, which no attempt measures.
     own_s = KNOBS.publish_s + 1.5 * (took.evaluation_s + 2 * took.checkpoint_s)
     return max(own_s, 1.5 * took.before_s)
 

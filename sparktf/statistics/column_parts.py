@@ -143,7 +143,7 @@ def _values_of(kind: ColumnKind, parts: Sequence[ValuesPart]) -> tuple[int, tupl
         distinct = merged.estimate()
     if values is None:
         return distinct, ()
-    # What comes once is of no use where there are many, and they would only be any of them.
+    # If there are many values, those that occur once are left out: any choice among them would be arbitrary.
     worth = np.flatnonzero(counts > (1 if distinct > COMMONEST else 0))
     least = np.sort(counts[worth])[-COMMONEST:].min(initial=0)
     first = worth[counts[worth] >= least]

@@ -60,7 +60,7 @@ class ColumnStatistics(Message):
 class TableStatistics(Message):
     """The used columns of a run's source: all rows that pass `data.where`, held out or not."""
 
-    rows: int  # Of the source; estimated if a sample was read and no footer tells
+    rows: int  # Rows of the source; estimated if only a sample was read and no footer has the number
     sample: float  # Share of the rows that was read
     rows_read: int  # Number of rows that were read
     columns: dict[str, ColumnStatistics]

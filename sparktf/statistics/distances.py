@@ -22,7 +22,7 @@ _DECILES = slice(9, None, 10)
 """Of `RANKS`: 0.1 to 0.9."""
 
 _COMMON = 0.05
-"""A number with this share of either side gets a bin of its own."""
+"""A number with this share of either side gets a separate bin."""
 
 
 def infinity_distance(one: ColumnStatistics, other: ColumnStatistics, rows: tuple[int, int]) -> float:
@@ -44,8 +44,8 @@ def infinity_distance(one: ColumnStatistics, other: ColumnStatistics, rows: tupl
 def divergence(one: ColumnStatistics, other: ColumnStatistics, rows: tuple[int, int]) -> float:
     """Returns the Jensen-Shannon divergence of two columns of numbers, in bits; 0 if one has no numbers.
 
-    Where the commonest values are all values, their shares are compared. Else shares of bins are, which end at the
-    deciles of either column; a decile that holds 5 % of the rows or more is a bin of its own.
+    If the commonest values are all values, their shares are compared; else the shares of bins, which end at the deciles
+    of either column. A decile that holds 5 % of the rows or more is a separate bin.
 
     Args:
         rows: Rows that were read of each.

@@ -51,7 +51,7 @@ class Action(enum.StrEnum):
 
 
 Flavour = Literal["keras", "tf_keras", "none"]
-"""Which Keras a model is of; "none" where a low-level loop keeps none."""
+"""The Keras flavour of a model; "none" if a low-level loop keeps no model."""
 
 
 class Ack(Message):
@@ -187,7 +187,7 @@ class WorkersOrder(Message):
 
 
 TrainerOrder = Annotated[StopOrder | WorkersOrder, Field(discriminator="kind")]
-"""One order to a trainer."""
+"""An order to a trainer."""
 
 
 class TrainerOrders(Message):

@@ -21,7 +21,7 @@ from sparktf.message import Message
 BEAT = "beat"
 SETTINGS, ERROR = "settings", "error"
 CODES, VALUES = "/codes", "/values"
-"""What follows an input's name where it is text: which of the distinct values each row has, and these."""
+"""Suffixes of a text input's name: the code of each row, and the distinct values."""
 
 
 class ScoredModel(Message):

@@ -104,4 +104,4 @@ class Function(Placed):
 
 
 TrainerSpec = Annotated[Training | Function, Field(discriminator="work")]
-"""Who a node is, where, and what it does."""
+"""The specification of a node's process."""

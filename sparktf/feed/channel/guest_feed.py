@@ -27,7 +27,7 @@ from sparktf.wire.security import TlsMaterial
 END = "end"
 _ANSWER_ROWS = 1024
 _MOST_ANSWERS = 64 * _ANSWER_ROWS
-"""Results that wait for whoever asked for them, before the function does."""
+"""Upper bound of unsent results: beyond it the function waits."""
 
 
 @dataclass(slots=True)
@@ -297,7 +297,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
 
 WRAPPED = pa.schema({"batch": pa.large_binary()})
-"""Batches whose schemas may differ, each in a row of its own: a call of Flight has one schema."""
+"""Schema of a row that contains a whole batch: a call of Flight has one schema, but batches may differ."""
 
 
 def wrapped(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -36,7 +36,7 @@ _PLAIN_END = b"\0\x1c\0\0\x1c\0\0\0"
 """End of a footer whose last field is 7, the column orders, as written without encryption."""
 
 _MOST_KEYS, _MOST_PARTS = 1000, 256
-"""Limits of candidates and of parts of a path to examine: other bytes match neither so often nor for so long."""
+"""Limits of candidates and of parts of a path to examine: other bytes hardly ever match more often or longer."""
 
 _TEXT, _NEXT_TEXT, _LONG = 8, 0x18, 15
 """In Thrift: the type of a string, the header of a following string field, and the size marker of a long list."""

@@ -50,5 +50,5 @@ FORMATS: Mapping[str, Format] = MappingProxyType({known.name: known for known in
 
 
 def format_of(spec: FeedSpec) -> Format:
-    """Returns the format of a feed's files, which stored plans tell by the presence of record types."""
+    """Returns the format of a feed's files; in stored plans it follows from the presence of record types."""
     return TFRECORD if spec.record_types else PARQUET

@@ -101,7 +101,6 @@ class OpenFile:
         return bool(getattr(self._stream, "is_pinned", False))
 
     def close(self) -> None:
-        """Closes the file."""
         self._source.close()
 
     def parquet(self, **options: Any) -> pq.ParquetFile:

@@ -173,7 +173,6 @@ class PlannedFile:
                 self._check_stamp(split)
 
     def close(self) -> None:
-        """Closes the file."""
         # Nothing was written, and reads have raised their own errors.
         with suppress(OSError):
             self._file.close()

@@ -34,7 +34,6 @@ class SplitSequence:
     """Reads splits in sequence; from a remote storage, two readers alternate: one waits while the other decodes."""
 
     def __init__(self, new_reader: Callable[[], Reader], *, is_remote: bool) -> None:
-        """Reads nothing yet."""
         self._splits: deque[Split] = deque()
         self._readers = [new_reader() for _ in range(2 if is_remote else 1)]
         # Each reader has its own thread: it keeps files open, and these have one position each.
@@ -43,7 +42,6 @@ class SplitSequence:
         self._submitted = 0
 
     def add(self, splits: Iterable[Split]) -> None:
-        """Appends splits to read."""
         self._splits.extend(splits)
 
     def read(self, count: int) -> list[RowGroup]:

@@ -74,7 +74,7 @@ def listed(asset: Any, table_rows: int) -> Vocabulary | None:
 
 
 def moves(ours: Vocabulary, theirs: Vocabulary) -> Moves:
-    """Returns the moves that fill a table of our vocabulary from one of theirs."""
+    """Returns the moves that fill a table of vocabulary `ours` from one of `theirs`."""
     entries, known = ours.entries, theirs.entries
     if entries.type != known.type:
         entries, known = entries.cast(pa.string()), known.cast(pa.string())

@@ -63,7 +63,6 @@ class Predictions(NamedTuple):
     outputs: dict[str, Array]
 
     def write(self, folder: Path) -> None:
-        """Writes the file into a folder."""
         arrays = {f"inputs/{name}": array for name, array in self.inputs.items()}
         arrays |= {f"outputs/{name}": array for name, array in self.outputs.items()}
         arrays["about"] = np.array(json.dumps(self.about._asdict()))
@@ -71,7 +70,6 @@ class Predictions(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> Predictions:
-        """Reads the file in a folder."""
         with np.load(folder / PREDICTIONS, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         about = json.loads(str(arrays.pop("about")))
@@ -82,7 +80,6 @@ class Predictions(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         name, ragged = next(iter(self.about.inputs.items()))
         return len(self.inputs[f"{name}{ROW_SPLITS}"]) - 1 if ragged else len(self.inputs[name])
 

@@ -98,7 +98,7 @@ def _weights_alone(
     """Returns a model built by the user's function with the file's weights; or None, and why not.
 
     Args:
-        is_only_way: Try even if the configurations do not tell whether the layers are the same: if they are not, names
+        is_only_way: Try even if the configurations do not show whether the layers are the same: if they are not, names
             or shapes differ.
     """
     by = f"{given.name} with its assets"

@@ -29,7 +29,6 @@ class CheckpointEntry(NamedTuple):
         return variable if isinstance(variable, tf.Variable) else None
 
     def read(self) -> Any:
-        """Returns the tensor."""
         value = getattr(self.value, "tensor", self.value)  # a SaveSpec, TensorFlow's older form
         return value() if callable(value) else value
 

@@ -33,7 +33,6 @@ class Position:
 
     @property
     def next_epoch(self) -> int:
-        """The epoch to continue with."""
         return self.epoch + self.is_complete
 
     def begun(self, epoch: int) -> Self:
@@ -71,7 +70,6 @@ class Extent(NamedTuple):
 
     @classmethod
     def of(cls, train: TrainConfig) -> Extent:
-        """Returns the extent of a configuration."""
         return cls(train.epochs, train.max_steps, may_stop=train.may_stop)
 
     def is_exhausted(self, step: int) -> bool:

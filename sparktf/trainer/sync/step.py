@@ -101,7 +101,7 @@ class UpdateFunction:
         _, weighted = tf.while_loop(lambda k, _: k < updates, update, start)
         return weighted / tf.cast(tf.reduce_sum(totals), tf.float32)
 
-    # Nothing of ours is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
+    # AutoGraph is not needed here; Keras converts a layer's own `call` in the flavour that does so.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _replica(self, rows: Tensors, counts: Any, ends: Any, total: Any) -> Any:
         context = tf.distribute.get_replica_context()

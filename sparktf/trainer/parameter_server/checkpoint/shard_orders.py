@@ -39,7 +39,7 @@ class Check(Message):
 
 
 class Upload(Message):
-    """Uploads the checked files while training goes on, and tells the driver."""
+    """Uploads the checked files while training goes on, and reports to the driver."""
 
     kind: Literal["upload"] = "upload"
     step: int

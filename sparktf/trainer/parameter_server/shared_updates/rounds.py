@@ -30,19 +30,12 @@ NO_ROUND = -1
 
 
 class Phase(Enum):
-    """The state of a round.
+    """The state of a round."""
 
-    Attributes:
-        CLOSED: No worker takes part: a checkpoint or the end is due.
-        OPEN: Workers take part.
-        FULL: All gradients have arrived: the update is being made.
-        VOID: The gradients are being thrown away.
-    """
-
-    CLOSED = "closed"
-    OPEN = "open"
-    FULL = "full"
-    VOID = "void"
+    CLOSED = "closed"  # No worker takes part: a checkpoint or the end is due
+    OPEN = "open"  # Workers take part
+    FULL = "full"  # All gradients have arrived: the update is being made
+    VOID = "void"  # The gradients are being thrown away
 
 
 class Who(NamedTuple):

@@ -71,7 +71,7 @@ class PackedRows:
         return merged
 
     def _rows_of(self, alone: Any, shards: Sequence[Any], ids: Any) -> Any:
-        """Returns the rows of ids [n]; looks them up as the layer would by itself where that must be."""
+        """Returns the rows of ids [n]; looks them up as the layer does by itself if packing is impossible."""
         if tf.compat.v1.get_default_graph() is not self._graph:
             return alone(shards, ids)
         count = len(shards)
