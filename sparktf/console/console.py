@@ -64,8 +64,7 @@ class Display:
     ) -> None:
         """Prints progress lines every `interval_s` without a terminal, else a live line.
 
-        Args:
-            observer: Called with every lasting line and its style.
+        `observer` is called with every lasting line and its style.
         """
         self._observer = observer
         self._console = console

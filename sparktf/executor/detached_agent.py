@@ -49,8 +49,7 @@ def detached_agent_task(partition: int, rows: Iterable[object], settings: AgentS
 def start_beside(partition: int, settings: AgentSettings, code: Sequence[str]) -> subprocess.Popen[bytes]:
     """Starts an agent on the driver's machine, which ends with this process.
 
-    Args:
-        code: Additional import paths, which Spark adds only to those of its tasks.
+    `code` are additional import paths, which Spark adds only to those of its tasks.
     """
     own = f"{os.getpid()}@{process_of(os.getpid())[2]}"
     return _started(partition, settings, 0, own, code)

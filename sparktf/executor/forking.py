@@ -82,7 +82,6 @@ class Nursery:
         The calling thread must live while the process imports: PR_SET_PDEATHSIG is bound to the thread that started it.
 
         Args:
-            base: This agent's own folder.
             also: Additional modules to import if they are installed.
             shared: Folder shared with other agents, which no other user can write to; None for no sharing.
 

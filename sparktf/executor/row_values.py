@@ -70,10 +70,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def field_columns(rows: Sequence[Any], wanted: Sequence[str], names: Sequence[str]) -> list[Sequence[Any]]:
-    """Returns the values of each wanted field of some dicts, Rows or tuples.
-
-    Args:
-        names: All fields, by which tuples are read.
+    """Returns the values of each wanted field of some dicts, Rows, or tuples, which have all fields (`names`).
 
     Raises:
         ValueError, KeyError, TypeError: the rows are of several kinds, or a field is missing.

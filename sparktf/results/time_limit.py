@@ -118,11 +118,9 @@ def is_time_up(left_s: float, stated_s: float | None, took: Took) -> bool:
 
 
 def no_time_left(limit: TimeLimit, stated_s: float | None, spent_s: Mapping[str, float]) -> str | None:
-    """Returns why no time is left to train, and which phases took it; None if some is left.
+    """Returns why no time is left to train, and which phases took it (`spent_s`); None if some is left.
 
-    Args:
-        stated_s: `train.reserve`.
-        spent_s: Phase -> its time.
+    `stated_s` is `train.reserve`.
     """
     needed_s = reserve_s(stated_s, Took(before_s=limit.before_s))
     return None if limit.left_s >= needed_s else no_time(limit, limit.left_s, stated_s, needed_s, spent_s)

@@ -66,11 +66,7 @@ class ColumnPart:
 
 
 def put_together(type_name: str, kind: ColumnKind, parts: Sequence[ColumnPart]) -> ColumnStatistics:
-    """Returns the statistics of a column, merged from the parts of all tasks.
-
-    Args:
-        type_name: Spark's name of the type.
-    """
+    """Returns the statistics of a column of a Spark type, merged from the parts of all tasks."""
     all_values = [part.values for part in parts if part.values is not None]
     distinct, commonest = _values_of(kind, all_values)
     numbers = [part.numbers for part in parts if part.numbers is not None]

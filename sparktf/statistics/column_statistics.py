@@ -70,8 +70,7 @@ class TableStatistics(Message):
 def number_of(bound: float | str, kind: str) -> float:
     """Returns a bound as a number of the statistics: days or microseconds since 1970, in UTC, for a text.
 
-    Args:
-        kind: Spark's type of the column.
+    `kind` is Spark's type of the column.
 
     Raises:
         ValueError: the column's values are days or times and the bound is not, or the other way round.

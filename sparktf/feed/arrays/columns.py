@@ -184,11 +184,7 @@ def _take(column: Column, rows: Array, out: Array | None) -> Column:
 
 
 def concat_rows(parts: Sequence[Columns], out: Mapping[str, Array]) -> Columns:
-    """Returns the rows of all parts (at least one), in order.
-
-    Args:
-        out: As for `take_rows`, of as many rows as all parts have.
-    """
+    """Returns the rows of all parts (at least one), in order; `out` as for `take_rows`, for the rows of all parts."""
     return {key: _concat([part[key] for part in parts], out.get(key)) for key in parts[0]}
 
 

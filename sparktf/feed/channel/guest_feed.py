@@ -87,8 +87,7 @@ class GuestQueue:
     def _next(self, *, stop: bool) -> bool:
         """Makes the next batch the current one; returns whether there is one.
 
-        Args:
-            stop: Do not go beyond the end of a stream that wants answers.
+        With `stop` it does not go beyond the end of a stream that wants answers.
         """
         while True:
             with self._changed:

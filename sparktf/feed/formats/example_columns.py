@@ -107,10 +107,7 @@ class _Lists(NamedTuple):
 
 
 def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array:
-    """Returns a feature as a column [n_records], null if a record has no value of it.
-
-    Args:
-        kind: The column's type, one of `sparktf.feed.formats.record_types`.
+    """Returns a feature as a column [n_records] of type `kind`; a record without values has a null.
 
     Raises:
         BadFeatureError: a record has values of another kind, several instead of one, or one beyond the type's range.

@@ -52,10 +52,7 @@ PLAIN_TYPES: dict[str, Any] = {
 
 
 def read_metadata(footer: pa.Buffer) -> pq.FileMetaData:
-    """Returns the metadata of a footer, without Arrow's own schema.
-
-    Args:
-        footer: From its first byte to the last byte of the file.
+    """Returns the metadata of a footer, which reaches to the file's last byte, without Arrow's own schema.
 
     Raises:
         pa.ArrowException, OSError, UnicodeDecodeError: Arrow cannot read it.

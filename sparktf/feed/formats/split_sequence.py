@@ -15,10 +15,7 @@ class Reader(Protocol):
     """Reads splits of files of one format; used by one thread."""
 
     def read(self, split: Split, only: Collection[str] | None = None) -> RowGroup:
-        """Returns the rows of a split.
-
-        Args:
-            only: Columns to read. Default: all that features use.
+        """Returns the rows of a split, by default with all columns that features use.
 
         Raises:
             SourceNotFoundError: the file is gone.

@@ -57,7 +57,6 @@ def listed(asset: Any, table_rows: int) -> Vocabulary | None:
 
     Args:
         asset: Entries in order, for the last rows of the table; or entry -> row.
-        table_rows: All rows of the table.
     """
     if isinstance(asset, Mapping):
         rows = np.array(list(asset.values()), dtype=object)

@@ -35,7 +35,6 @@ class ShardWriter:
 
         Args:
             variables: Variables on servers, by key.
-            parts: Parts of these variables.
             own: All other state.
             graph: The object graph.
         """

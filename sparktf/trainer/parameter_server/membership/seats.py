@@ -59,8 +59,7 @@ def are_filled(seats: Sequence[Reach], waited_s: float) -> bool:
 def is_cut_off(call: Call, now_s: float, stop_s: float) -> bool:
     """Returns whether a call will never return, provided that the worker's host is unreachable.
 
-    Args:
-        stop_s: Time to end a frozen worker, which breaks its connections.
+    `stop_s` is the time to end a frozen worker, which breaks its connections.
     """
     return _is_gone_for(call, now_s, stop_s + KNOBS.reconnect_s)
 

@@ -56,8 +56,7 @@ class PackedRows:
     def gradients(self, variables: Sequence[Any], found: Sequence[Any]) -> list[Any]:
         """Returns the gradients by all variables of the update; those of rows are on their servers.
 
-        Args:
-            found: Other contributions to them, such as of a regularizer.
+        `found` are other contributions to them, such as of a regularizer.
         """
         merged = list(found)
         for place, variable in enumerate(variables):
