@@ -25,9 +25,9 @@ from sparktf.storage.local import LocalStorage
 class BlockPart(NamedTuple):
     """Some rows of a shuffle block."""
 
-    rows: int  # Number of rows
-    first_row: int  # Their start in the epoch sequence
-    start: int  # Their start in the result of `read`, after its permutation
+    rows: int
+    first_row: int  # The first row's position in the epoch sequence
+    start: int  # The first row's position in the result of `read`, after its permutation
     # Returns the generator of the block's permutation; None for rows in the order of the file
     draw: Callable[[], np.random.Generator] | None
     read: Callable[[], Sequence[RowGroup]]  # Returns the rows; the whole block if it is permuted
@@ -203,7 +203,7 @@ class Block:
     order: Array | None  # int64 [rows], the order of training; None for all rows from `start` on
     start: int
     handed: Handed  # The rows of the epoch sequence that are handed out
-    bad: Sequence[BadRow] = ()  # The rows that are not
+    bad: Sequence[BadRow] = ()  # The rows that are left out
 
     @property
     def rows(self) -> int:

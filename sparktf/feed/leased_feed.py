@@ -26,7 +26,7 @@ class Take(NamedTuple):
 
     number: int  # Marks them as trained; 0 if there are none
     columns: Columns
-    rows: int  # Number of rows
+    rows: int
     drained: bool  # No further rows will come
     dry: bool = False  # Other workers have all rows that are left: none can come for the moment
 

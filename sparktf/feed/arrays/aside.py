@@ -24,7 +24,7 @@ class BadRow(NamedTuple):
 
     origin: str  # The file's path
     row: int  # Number of the (first) row there, from 0
-    rows: int  # Number of rows
+    rows: int
     column: str  # Column of the bad value; "" if the rows cannot be read at all
     reason: str
 

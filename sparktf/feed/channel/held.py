@@ -23,7 +23,7 @@ class Queued(NamedTuple):
     rows: int  # Rows of the whole block
     start: int
     stop: int
-    held: Held  # Holds the block
+    held: Held
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ class Held:
     """The rows of a sealed split, or of a block that another node gave away."""
 
     data: StagedRows
-    offset: int = 0  # Number of the first row in its split
+    offset: int = 0  # Number in the split of the first row
     queued: int = 0  # Parts not read yet
     kept: bool = False  # Whether it is kept for later epochs
 

@@ -38,7 +38,7 @@ class Format:
 
     name: str  # Its name in `data.format`
     title: str  # Its name in messages
-    new_reader: NewReader  # Makes a reader of its files
+    new_reader: NewReader
     has_footers: bool  # Whether its files have footers like Parquet's, with rows and column statistics
 
 

@@ -52,7 +52,7 @@ class RecordGroup(NamedTuple):
 class _Chunk(NamedTuple):
     """Whole records of a file with their headers."""
 
-    start: int  # Their start in the decompressed file
+    start: int  # Position in the decompressed file
     content: bytes
     starts: Integers  # Start of each record's bytes in the content; `stops` are their ends
     stops: Integers

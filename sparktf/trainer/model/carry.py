@@ -30,7 +30,7 @@ class RowsOf(NamedTuple):
     """The meaning of a table's rows."""
 
     vocabulary: Vocabulary | None = None  # Their vocabulary; None if they have none, or are computed from several
-    computed_of: tuple[Vocabulary | None, ...] = ()  # These vocabularies
+    computed_of: tuple[Vocabulary | None, ...] = ()  # The vocabularies that they are computed from
     why: str = ""  # The reason why the meaning is unknown
 
     @property

@@ -44,7 +44,7 @@ class Paired(NamedTuple):
     """States of all models' metrics over all nodes, [models, buckets, values] each, with the challenger first."""
 
     states: dict[str, Floats]  # "" for all rows, or a slice -> its states
-    rows: dict[str, int]  # The same -> its rows
+    rows: dict[str, int]  # The same keys -> number of rows
 
 
 class PairedEvaluator:

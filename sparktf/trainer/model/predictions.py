@@ -52,7 +52,7 @@ class About(NamedTuple):
     inputs: dict[str, bool]  # Name -> whether it is ragged, in the model's order
     output_names: tuple[str, ...]  # Names of the model's outputs, if there are several
     target_names: tuple[str, ...]  # Targets of the configuration
-    tolerance: Tolerance  # Tolerance of predictions
+    tolerance: Tolerance
 
 
 class Predictions(NamedTuple):

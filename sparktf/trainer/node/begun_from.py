@@ -38,7 +38,7 @@ class FoundFile(NamedTuple):
     build: Callable[..., Any]  # The user's function that made the run's own model
     name: str  # `module:function` of that function
     params: Mapping[str, Any]  # Its first argument
-    assets: Mapping[str, Any]  # Its second one: those that lie beside the file
+    assets: Mapping[str, Any]  # Its second argument: the assets beside the file
     modules: frozenset[str]  # The user's modules
     with_optimizer: bool  # Restore the optimizer's state, too
 
