@@ -20,7 +20,7 @@ _NAMES = {ListKind.NOTHING: "nothing", ListKind.BYTES: "bytes", ListKind.FLOAT: 
 _ONE_VALUE = 0x040A
 """The beginning of a FloatList of one value."""
 _LISTED = 0x0A
-_MOST_NBYTES = 10
+_MOST_NBYTES = 10  # Bytes of the longest varint of 64 bits
 _AT_ONCE = 4096
 """Records parsed at a time: their state stays in the caches."""
 

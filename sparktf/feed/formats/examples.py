@@ -32,7 +32,7 @@ _KEY, _VALUE = 0x0A, 0x12
 """Tags of the first and second field, with a length."""
 _LOW = np.uint64(0x7F)
 _FEATURE_LISTS = 2
-_MOST_LENGTH_BYTES = 5
+_MOST_LENGTH_BYTES = 5  # Bytes of the longest varint of 32 bits
 _LAST_BYTE = 0x80
 """A byte below it ends a varint."""
 _SHORT = PADDING - WORD

@@ -41,7 +41,7 @@ _MOST_KEYS, _MOST_PARTS = 1000, 256
 _TEXT, _NEXT_TEXT, _LONG = 8, 0x18, 15
 """In Thrift: the type of a string, the header of a following string field, and the size marker of a long list."""
 
-_LONGEST_DECIMAL, _DIGITS = 16, 38
+_LONGEST_DECIMAL, _DIGITS = 16, 38  # Bytes and digits of Arrow's decimal128
 _ENUM, _DECIMAL = "ENUM", "DECIMAL"
 
 _EXTENSIONS = "arrow_extensions_enabled"

@@ -27,8 +27,8 @@ _GZIP = b"\x1f\x8b\x08"
 _MASK_DELTA = 0xA282EAD8
 _LONGEST = 1 << 31
 """No message is longer (protobuf.dev/programming-guides/proto-limits)."""
-_RUNS = (32, 4096)
-_AFTER = 8
+_RUNS = (32, 4096)  # Lengths tested at once: at first, and at most
+_AFTER = 8  # Equal lengths in sequence after which more are tested at once
 
 _length_of = struct.Struct("<Q").unpack_from
 
