@@ -64,8 +64,7 @@ class Display:
     ) -> None:
         """Prints progress lines every `interval_s` without a terminal, else a live line.
 
-        Args:
-            observer: Called with every lasting line and its style.
+        `observer` is called with every lasting line and its style.
         """
         self._observer = observer
         self._console = console
@@ -86,7 +85,7 @@ class Display:
         self.countdown(f"{what}: {have} of {need}", left_s, now_s)
 
     def countdown(self, what: str, left_s: float, now_s: float) -> None:
-        """Shows what is awaited, and the time left."""
+        """Shows the awaited event, and the time left."""
         self._show(f"{what}, {max(left_s, 0):.0f} s left", now_s)
 
     def training(self, nodes: Sequence[Progress], planned: int, before: int, left_s: float, now_s: float) -> None:
@@ -117,7 +116,6 @@ class Display:
         self._show("training is done: waiting for the last checkpoint's evaluation", now_s)
 
     def metrics(self, metrics: Metrics) -> None:
-        """Prints the metrics of a stream."""
         values = "  ".join(f"{name} {_figure(value)}" for name, value in metrics.values.items())
         self.say(
             f"epoch {metrics.epoch + 1}/{self._epochs}  step {metrics.step}  "
@@ -163,11 +161,9 @@ class _NotebookLine:
         self._shown = show(self._content(""), raw=True, display_id=True)
 
     def update(self, line: Text) -> None:
-        """Shows another line."""
         self._shown.update(self._content(line.plain), raw=True)
 
     def stop(self) -> None:
-        """Removes the line."""
         self._shown.update(self._content(""), raw=True)
 
     @staticmethod
@@ -189,7 +185,6 @@ def words_of(verdict: int) -> str:
 
 
 def style_of(verdict: int) -> str:
-    """Returns the colour of a verdict."""
     return next((colour for known, colour in _COLOURS.items() if known == verdict), "red")
 
 

@@ -21,7 +21,6 @@ class PlainConsole(Console):
     """
 
     def __init__(self, **settings: Any) -> None:
-        """Takes rich's settings."""
         super().__init__(markup=False, emoji=False, highlight=False, **settings)
 
     def on_broken_pipe(self) -> None:

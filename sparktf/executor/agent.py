@@ -1,4 +1,4 @@
-"""The node agent: one Spark task that holds a place in the gang, and starts and stops trainers on the driver's word."""
+"""The node agent: a Spark task that holds a place in the gang, and starts and stops trainers as the driver orders."""
 
 from __future__ import annotations
 
@@ -33,30 +33,23 @@ from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Reg
 from sparktf.wire.security import ControlAccess
 
 _PATIENCE = 0.75
-"""For so much of `timeouts.start` a trainer waits for the nursery: from nothing, it would have to import as much."""
+"""Fraction of `timeouts.start` that a trainer waits for the nursery: on its own it would import for as long."""
 
 _Answer = TypeVar("_Answer", bound=Message)
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
-    """What the driver puts into the task's closure.
-
-    Attributes:
-        host: Address that peers reach this executor at; empty to take the host's own name.
-        model_module: Must be importable here.
-        nursery: Whether trainers are forked: `cluster.nursery`.
-        nurseries: Folder where one may be that the driver has started, on its own machine; empty elsewhere.
-    """
+    """The agent's settings in the task's closure."""
 
     access: ControlAccess
-    host: str
+    host: str  # Address of this executor for its peers; empty for the host's own name
     node_ports: str
-    model_module: str
+    model_module: str  # The module of the user's model, which must be importable here
     heartbeat_s: float
     driver_lost_s: float
-    nursery: Switch
-    nurseries: str = ""
+    nursery: Switch  # Whether trainers are forked: `cluster.nursery`
+    nurseries: str = ""  # On the driver's machine, folder of a nursery that the driver may have started; else empty
 
 
 def run_agent(
@@ -70,8 +63,8 @@ def run_agent(
 
     Args:
         task: Number of its Spark task; see `Registration`.
-        jvm: Identity of its executor. Default: what is above this process.
-        on_start: Called when it is told to start a trainer.
+        jvm: Identity of its executor. Default: that of the processes above this one.
+        on_start: Called at the order to start a trainer.
     """
     base = Path(tempfile.mkdtemp(prefix="sparktf-", dir=_local_dir()))
     try:
@@ -81,10 +74,10 @@ def run_agent(
 
 
 class Agent:
-    """One agent; `run` is its whole life.
+    """The life of one agent: `run`.
 
-    Spark takes a task that returns for a success and never starts it again: an agent returns only when nobody needs it
-    any more. One that was frozen or cut off for so long that the driver gave it up registers anew, as another agent.
+    Spark counts a task that returns as a success and never restarts it, so an agent returns only when nothing needs it
+    any more. An agent that the driver gave up, because it was frozen or cut off, registers again, as another agent.
     """
 
     def __init__(
@@ -96,7 +89,6 @@ class Agent:
         jvm: str = "",
         on_start: Callable[[], None] = lambda: None,
     ) -> None:
-        """See `run_agent`."""
         self._process = jvm
         self._on_start = on_start
         self._partition = partition
@@ -118,8 +110,7 @@ class Agent:
         """Registers, then obeys until dismissed, or until the driver's process is gone.
 
         Raises:
-            ControlError: the driver did not answer for `timeouts.driver_lost`, but may live: where it does, Spark
-                starts the task again.
+            ControlError: the driver has not answered for `timeouts.driver_lost`, but may live: Spark restarts the task.
         """
         try:
             self._nursery = self._start_nursery()
@@ -140,7 +131,7 @@ class Agent:
             self._port.close()
 
     def _start_nursery(self) -> Nursery | None:
-        """Has TensorFlow imported while the driver still plans and other nodes come."""
+        """Starts to import TensorFlow while the driver still plans and other nodes come."""
         if not wants_nursery(self._settings.nursery):
             return None
         try:
@@ -152,10 +143,10 @@ class Agent:
             return None
 
     def _register(self) -> None:
-        """Takes its place; where another agent has the partition, it waits for its turn.
+        """Registers, and waits if another agent has the partition.
 
         Raises:
-            RefusedError: nobody needs it any more.
+            RefusedError: the driver does not need it any more.
         """
         versions = installed_versions()
         registration = Registration(
@@ -174,7 +165,7 @@ class Agent:
             time.sleep(QUICK_S)
 
     def _obey(self) -> bool:
-        """Carries out orders until it is dismissed, or has lost its place; returns whether it is to register anew."""
+        """Carries out orders until it is dismissed, or loses its place; returns whether to register again."""
         due_s = 0.0
         while True:
             now_s = time.monotonic()
@@ -190,7 +181,7 @@ class Agent:
             time.sleep(KNOBS.agent_poll_s)
 
     def _begin_anew(self) -> None:
-        """Becomes another agent, without a trainer: the driver must not take what the old one did for its own."""
+        """Becomes another agent, without a trainer: the driver must not mistake it for the old one."""
         print(f"sparktf agent {self._partition}: the driver gave it up: it registers anew", file=sys.stderr)
         if self._trainer is not None:
             self._trainer.kill()
@@ -210,7 +201,7 @@ class Agent:
                 self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base, self._nursery)
 
     def _replace_nursery(self, now_s: float) -> None:
-        """Has another one import where the nursery was killed, with the trainer: the next ones would start late."""
+        """Starts another nursery if the old one was killed with the trainer, or the next trainers would start late."""
         if self._nursery is not None and self._nursery.has_ended():
             print(f"sparktf agent {self._partition}: its nursery died: another one imports", file=sys.stderr)
             self._nursery.close()
@@ -221,7 +212,7 @@ class Agent:
         return self._nursery is not None and self._nursery.is_importing()
 
     def _has_waited(self) -> bool:
-        """Whether the nursery, which the order to start a trainer waits for, is ready: the order is fetched again."""
+        """Whether the nursery is ready, for which the order to start a trainer waited: that is fetched again."""
         return self._waits and not self._is_importing()
 
     def _reap(self) -> bool:
@@ -231,13 +222,13 @@ class Agent:
         exited = self._trainer.collect(self._id)
         self._trainer = None
         self._renew_port()
-        # Refused, it was too late: the answer to the next heartbeat says what comes now.
+        # If it is refused, it was too late: the answer to the next heartbeat has the next order.
         with suppress(RefusedError):
             self._client.call_patiently(Action.TRAINER_EXITED, exited, Ack, patience_s=self._settings.driver_lost_s)
         return True
 
     def _renew_port(self) -> None:
-        """Holds another port for the next trainer, so that a straggler of the last one cannot reach its servers."""
+        """Reserves another port for the next trainer, so that a leftover of the last one cannot reach its servers."""
         self._port.close()
         self._port = BoundPort(self._settings.node_ports)
 
@@ -252,11 +243,11 @@ class Agent:
         return self._call(Action.AGENT_HEARTBEAT, beat, Orders)
 
     def _call(self, action: Action, request: Message, answer: type[_Answer]) -> _Answer | None:
-        """Returns the driver's answer, None while it is only late.
+        """Returns the driver's answer; None while it is late.
 
         Raises:
-            RefusedError: the driver needs no such agent.
-            ControlError: it has been silent for too long, and was asked since: one that was itself frozen asks again.
+            RefusedError: the driver does not need this agent.
+            ControlError: the driver has been silent for too long. One that was itself frozen first calls again.
         """
         began_s, timeout_s = time.monotonic(), self._settings.heartbeat_s
         try:
@@ -276,12 +267,12 @@ class Agent:
 
 
 def _local_dir() -> str | None:
-    """Returns Spark's own temporary folder, which it deletes even after a killed executor; None outside Spark."""
+    """Returns Spark's own temporary folder, which is deleted even after a killed executor; None outside Spark."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
 def installed_versions() -> dict[str, str]:
-    """Returns the versions here of what driver and executors must agree on; "missing" for what is not installed."""
+    """Returns the versions of the packages on which driver and executors must agree; "missing" for absent ones."""
     installed = {name: _version(name) for name in ("tensorflow", "pyarrow")}
     return {"python": platform.python_version(), "sparktf": __version__, **installed}
 
@@ -296,8 +287,8 @@ def _version(distribution: str) -> str:
 def _problems(module: str, versions: Mapping[str, str]) -> list[str]:
     """Returns why no trainer could start on this executor.
 
-    Nothing is imported to find the module: its packages may import TensorFlow, which a forked and reused Python worker
-    must never hold.
+    Looks for the module without importing it: its packages may import TensorFlow, which a forked and reused Python
+    worker must never hold.
     """
     found = find_module(module, python_path().split(os.pathsep))
     problems = [] if found is not None else [f"model module '{module}' cannot be found: ship it with --py-files"]

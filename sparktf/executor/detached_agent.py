@@ -1,7 +1,7 @@
 """An agent that outlives its Spark task, so that its executor's slot is free for feeders.
 
-The task starts it as a process and waits until the gang is whole: until then each agent has a slot, so that no two are
-on one executor of a single slot. The process ends with its executor's JVM.
+The task starts it as a process and waits until the gang is complete: until then each agent occupies a slot, so that no
+two are on an executor with a single slot. The process ends with its executor's JVM.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOK_S = 1.0
 
 
 def detached_agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) -> Iterator[int]:
-    """The function of the agents' job: starts an agent for the partition, and returns when the gang is whole.
+    """The function of the agents' job: starts an agent for the partition, and returns when the gang is complete.
 
     Raises:
         ReservationError: the agent ended before that.
@@ -47,10 +47,9 @@ def detached_agent_task(partition: int, rows: Iterable[object], settings: AgentS
 
 
 def start_beside(partition: int, settings: AgentSettings, code: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Starts an agent beside the driver, this process, with which it ends.
+    """Starts an agent on the driver's machine, which ends with this process.
 
-    Args:
-        code: Additional places to import from, which Spark adds only to the paths of its tasks.
+    `code` are additional import paths, which Spark adds only to those of its tasks.
     """
     own = f"{os.getpid()}@{process_of(os.getpid())[2]}"
     return _started(partition, settings, 0, own, code)
@@ -80,14 +79,14 @@ def _end_with(jvm: str) -> None:
 
 
 def main() -> None:
-    """Runs the agent that the parent describes on standard input."""
+    """Runs the agent that is described on standard input."""
     partition, settings, task, jvm = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with, args=(jvm,), name="jvm", daemon=True).start()
     run_agent(partition, settings, task, jvm, _tell)
 
 
 def _tell() -> None:
-    """Tells the task that the gang is whole, and then closes its output: the task does not read any further."""
+    """Reports to the task that the gang is complete, then closes its output, which the task no longer reads."""
     print(WHOLE, flush=True)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)

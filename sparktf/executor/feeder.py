@@ -1,4 +1,4 @@
-"""A feeder sends one split, while it is computed, to the node that it is assigned to. Knows nothing of Spark."""
+"""A feeder sends one split to its node while the split is computed. Independent of Spark."""
 
 from __future__ import annotations
 
@@ -23,23 +23,18 @@ from sparktf.wire.security import ControlAccess
 
 @dataclass(frozen=True, slots=True)
 class FeederSettings:
-    """The feeder's part of the task's closure.
-
-    Attributes:
-        driver_lost_s: Silence of the driver, or of the assigned node, after which the feeder gives up.
-        turn: See `Span`.
-    """
+    """The feeder's settings in the task's closure."""
 
     access: ControlAccess
     attempt: int
     stream: Stream
     epoch: int
-    driver_lost_s: float
-    turn: int = 0
+    driver_lost_s: float  # Silence of the driver, or of the assigned node, after which the feeder gives up
+    turn: int = 0  # See `Span`
 
 
 def feed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings) -> Sent:
-    """Sends a split to its node; asks for another node if that is lost before it has taken a row.
+    """Sends a split to its node; asks for another node if that is lost before it has received a row.
 
     Raises:
         ControlError: the driver or the node is gone, or the attempt is over.
@@ -61,7 +56,7 @@ def feed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings
 
 
 def _lease(driver: ControlClient, span: Span, settings: FeederSettings) -> Lease:
-    """Asks until the split has a node, or is not wanted any more."""
+    """Asks until the split has a node, or is no longer wanted."""
     request = LeaseRequest(span=span, host=socket.gethostname(), jvm=executor_identity())
     while True:
         lease = driver.call_patiently(Action.LEASE, request, Lease, patience_s=settings.driver_lost_s)
@@ -71,7 +66,7 @@ def _lease(driver: ControlClient, span: Span, settings: FeederSettings) -> Lease
 
 
 def _put(offer: Offer, data: DataAddress, batches: Iterator[pa.RecordBatch], settings: FeederSettings) -> Sent:
-    """Raises `NodeLostError` if the node cannot be reached, and nothing has been computed yet; see `feed`."""
+    """Sends the split; raises `NodeLostError` if the node cannot be reached, and no row has been computed yet."""
     try:
         with data_client(data, settings.access) as node:
             try:

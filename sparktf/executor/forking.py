@@ -42,13 +42,12 @@ class ForkedProcess:
         self._code: int | None = None
 
     def poll(self) -> int | None:
-        """Returns the exit code; None while it runs."""
         if self._code is None:
             self._code = self._nursery.exit_code(self.pid, wait_s=0.0)
         return self._code
 
     def wait(self) -> int:
-        """Returns the exit code of a process that has ended or was killed, waiting for it."""
+        """Waits for a process that has ended or was killed; returns its exit code."""
         if self._code is None:
             self._code = self._nursery.exit_code(self.pid, wait_s=KNOBS.nursery_answer_s)
         if self._code is None:
@@ -56,17 +55,15 @@ class ForkedProcess:
         return self._code
 
     def send_signal(self, number: int) -> None:
-        """Sends a signal, unless it has ended."""
+        """Sends a signal if the process has not ended."""
         if self.poll() is None:
             with suppress(ProcessLookupError):  # the message of its end is on its way
                 os.kill(self.pid, number)
 
     def terminate(self) -> None:
-        """Asks it to end."""
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Ends it."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -82,14 +79,11 @@ class Nursery:
     ) -> None:
         """Finds the process that another agent has started in the same environment, or starts one.
 
-        The calling thread must live while it imports: PR_SET_PDEATHSIG follows the thread that spawned a process.
+        The calling thread must live while the process imports: PR_SET_PDEATHSIG is bound to the thread that started it.
 
         Args:
-            base: This agent's own folder.
-            environment: Environment of the process.
-            also: Modules to import besides those of every trainer, if they are installed.
-            shared: Folder common to all agents that share it, which no other user can write to; None to share it with
-                none.
+            also: Additional modules to import if they are installed.
+            shared: Folder shared with other agents, which no other user can write to; None for no sharing.
 
         Raises:
             OSError: it cannot be started.
@@ -128,7 +122,7 @@ class Nursery:
         return not self._ready and not self._dead
 
     def has_ended(self) -> bool:
-        """Whether it died after it could fork; one that died while importing would do so again."""
+        """Whether it died when it could already fork; one that died while importing would do so again."""
         while self._hear(0.0):
             pass
         return self._ready and self._dead
@@ -138,10 +132,10 @@ class Nursery:
 
         Args:
             environment: The trainer's environment, with `PYTHONPATH` and its own folder as `TMPDIR`.
-            log: Takes the trainer's output.
+            log: File for the trainer's output.
 
         Raises:
-            OSError: it cannot fork now, or it has died; one that is only late may fork the next trainer.
+            OSError: it cannot fork now, or has died; if it is only late, it may fork the next trainer.
         """
         if self.is_importing():
             raise OSError("it has not finished importing")
@@ -172,7 +166,7 @@ class Nursery:
         raise self._ended()
 
     def exit_code(self, pid: int, wait_s: float) -> int | None:
-        """Returns the exit code of a trainer, once; None while that runs. Waits up to `wait_s` for a message."""
+        """Returns a trainer's exit code, once; None while the trainer runs. Waits up to `wait_s` for a message."""
         while pid not in self._codes and self._hear(wait_s):
             pass
         return self._codes.pop(pid, -signal.SIGKILL if self._dead else None)
@@ -200,7 +194,7 @@ class Nursery:
         return found
 
     def _ended(self) -> OSError:
-        """Returns an error that describes its end."""
+        """Returns an error that describes the process's end."""
         self._socket.close()
         if self._pid is None:
             return OSError("it died")
@@ -242,7 +236,7 @@ def named_in(module: str, path: Sequence[str]) -> tuple[str, ...]:
 
 
 def _key(environment: Mapping[str, str], also: Sequence[str]) -> str:
-    """Returns a key that is equal for all agents that can share a nursery: of everything that affects its imports."""
+    """Returns a hash of everything that affects the imports: equal for all agents that can share a nursery."""
     alike = {name: value for name, value in environment.items() if name.startswith(_READ_BY_IMPORTS)}
     return hashlib.sha256(json.dumps([sys.executable, alike, list(also)], sort_keys=True).encode()).hexdigest()[:16]
 

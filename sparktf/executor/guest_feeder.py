@@ -1,4 +1,4 @@
-"""Feeds rows of a Spark partition to the functions of guests, within a Spark task. Knows nothing of Spark."""
+"""Feeds rows of a Spark partition to functions of another package's program. Independent of Spark."""
 
 from __future__ import annotations
 
@@ -30,16 +30,11 @@ _CHUNK_ROWS = 2048
 
 @dataclass(frozen=True, slots=True)
 class GuestFeedSettings:
-    """What the driver puts into the task's closure.
-
-    Attributes:
-        places: Of the nodes that take rows.
-        deals: All of them get as many rows as the others; else those of the executor that the task runs on.
-    """
+    """The feeder's settings in the task's closure."""
 
     access: ControlAccess
-    places: tuple[GuestPlace, ...]
-    deals: bool
+    places: tuple[GuestPlace, ...]  # Addresses of the nodes that take rows
+    deals: bool  # Whether all of them get equally many rows; else only nodes of the task's executor get its rows
     driver_lost_s: float
 
 
@@ -47,7 +42,7 @@ def feed_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) ->
     """Feeds a partition, and returns when its rows were taken.
 
     Raises:
-        BadValueError: rows that no column can hold.
+        BadValueError: no column can hold some rows.
         NodeLostError: a node is gone.
     """
     batches = _batches(split, rows)
@@ -64,7 +59,7 @@ def feed_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) ->
 
 
 def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> Iterator[Any]:
-    """Feeds a partition to one node, and yields the result of each row. Raises what `feed_guests` does."""
+    """Feeds a partition to one node, and yields the result of each row; raises what `feed_guests` does."""
     batches = _batches(split, rows)
     first = next(batches, None)
     if first is None:
@@ -76,13 +71,13 @@ def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) 
             descriptor = flight.FlightDescriptor.for_command(b"answer")
             writer, reader = client.do_exchange(descriptor, call_options(settings.access.secret))
             pool = stack.enter_context(ThreadPoolExecutor(1, "answers"))
-            stack.callback(reader.cancel)  # if nobody asks for the rest: then nothing waits for room any more
+            stack.callback(reader.cancel)  # if the caller stops early: then nothing waits for room any more
             sent = pool.submit(_send, writer, itertools.chain([first], batches))
             try:
                 for chunk in reader:
                     yield from batch_to_rows(unwrapped(chunk.data))
             except flight.FlightError:
-                sent.result()  # rows that could not be sent are why the call broke off
+                sent.result()  # raises the error of sending, if that ended the call
                 raise
             sent.result()
     except flight.FlightError as error:
@@ -90,7 +85,7 @@ def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) 
 
 
 def _send(writer: flight.FlightStreamWriter, batches: Iterable[pa.RecordBatch]) -> None:
-    """Sends all rows of a partition, and then how many they were; what breaks the call off, its reader is told."""
+    """Sends all rows of a partition, then their number. If the call breaks off, its reader gets the error."""
     rows = 0
     with suppress(flight.FlightError):
         try:
@@ -115,7 +110,7 @@ def _batches(split: int, rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 
 
 def _deal(batches: Iterable[pa.RecordBatch], settings: GuestFeedSettings) -> None:
-    """Sends each node as many rows as the others, over all partitions."""
+    """Sends equally many rows to each node, over all partitions."""
     driver = ControlClient(settings.access)
     with ExitStack() as stack:
         writers = [_Writer(stack, place, settings) for place in settings.places]
@@ -146,7 +141,7 @@ def _send_all(batches: Iterable[pa.RecordBatch], place: GuestPlace, settings: Gu
 
 
 class _Writer:
-    """A call that brings rows to one node."""
+    """A call that sends rows to one node."""
 
     def __init__(self, stack: ExitStack, place: GuestPlace, settings: GuestFeedSettings) -> None:
         client, _ = stack.enter_context(connected(place.data, settings.access.tls))
@@ -161,12 +156,11 @@ class _Writer:
         self._writer.done_writing()
 
     def wait(self) -> None:
-        """Waits until the node has taken all rows."""
         self._reader.read()
 
 
 def _nearest(split: int, places: Sequence[GuestPlace]) -> GuestPlace:
-    """Returns a node of this executor, else one of this host, else any; of several, one by the partition's number."""
+    """Returns a node of this executor, else of this host, else any; of several, one by the partition's number."""
     host, jvm = socket.gethostname(), executor_identity()
     on_host = [place for place in places if place.host == host]
     here = [place for place in on_host if place.jvm == jvm] or on_host or list(places)

@@ -1,4 +1,4 @@
-"""Identifies the executor of this Python worker by the processes above it: Spark does not tell workers."""
+"""Identifies the executor of this Python worker by its parent processes: Spark does not tell workers."""
 
 from __future__ import annotations
 

@@ -34,17 +34,12 @@ _READ_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class MeasureSettings:
-    """The measuring part of a task's closure.
-
-    Attributes:
-        kinds: Kind of each column.
-        sample: Fraction of the rows to measure, if the task reads them itself.
-    """
+    """The settings of the measurement in a task's closure."""
 
     kinds: Mapping[str, ColumnKind]
     room: Room
     seed: int
-    sample: float = 1.0
+    sample: float = 1.0  # Fraction of the rows to measure; only if the task reads them itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ def measure_splits(
     """The function of an RDD's `mapPartitionsWithIndex`: reads row groups as trainers do.
 
     Args:
-        shares: The splits dealt to the task, in any number of pieces.
+        shares: The splits dealt to the task, in several sequences.
         sets_aside: Skip unreadable row groups.
 
     Raises:
@@ -127,7 +122,7 @@ def measure_batches(batches: Iterable[pa.RecordBatch], settings: MeasureSettings
 
 
 def read_part(content: bytes) -> PartialStatistics:
-    """Returns the pickled result of a task of ours, which came through Spark as other tasks' results do."""
+    """Returns a task's pickled result, which Spark has carried like any other result."""
     part: PartialStatistics = pickle.loads(content)
     return part
 

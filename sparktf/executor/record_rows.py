@@ -22,18 +22,12 @@ _NBYTES = 8 << 20
 
 @dataclass(frozen=True, slots=True)
 class RecordFiles:
-    """The files' part of the task's closure.
-
-    Attributes:
-        types: Feature -> Spark's type of its column, in the order of the columns.
-        partition_types: Partition column -> its Spark type; these columns come last.
-        partition_values: Their values for each file.
-    """
+    """The files and their types in the task's closure."""
 
     files: tuple[str, ...]
-    types: Mapping[str, str]
-    partition_types: Mapping[str, str]
-    partition_values: tuple[tuple[PartitionValue, ...], ...]
+    types: Mapping[str, str]  # Feature -> Spark's type of its column, in the order of the columns
+    partition_types: Mapping[str, str]  # Partition column -> its Spark type; these columns come last
+    partition_values: tuple[tuple[PartitionValue, ...], ...]  # Their values for each file
     hadoop: HadoopConf
 
 
@@ -69,7 +63,7 @@ def _rows_of(settings: RecordFiles, number: int, file_systems: FileSystems) -> I
 
 
 def _listed(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Returns lists with 32-bit offsets, as Spark takes them."""
+    """Returns lists with 32-bit offsets, which Spark requires."""
     return column.cast(pa.list_(column.type.value_type)) if is_list(column.type) else column
 
 

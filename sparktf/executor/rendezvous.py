@@ -1,4 +1,4 @@
-"""Rendezvous of one user's processes on one machine: they find a common server, and agree who starts it."""
+"""Rendezvous of one user's processes on one machine: they find a common server, or one of them starts it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def meet(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket:
 
     Args:
         place: Path of a socket, in a folder that other users cannot write to.
-        begin: Starts a server, given a socket that listens already.
+        begin: Starts a server on a listening socket.
 
     Raises:
         OSError: the place cannot be used, or `begin` failed.

@@ -51,12 +51,12 @@ class ReservationClient:
 
 
 def node_of(reservation: dict[str, Any]) -> ReservedNode:
-    """Returns the message for one of the package's dicts."""
+    """Converts one of the package's dicts."""
     left = {key: value for key, value in reservation.items() if key not in ("addr", "authkey")}
     return ReservedNode(address=reservation["addr"], authkey=reservation["authkey"].hex(), **left)
 
 
 def reservation_of(node: ReservedNode) -> dict[str, Any]:
-    """Returns the package's dict for a message."""
+    """Converts to the package's dict."""
     left = node.model_dump(exclude={"address", "authkey"})
     return {**left, "addr": node.address, "authkey": bytes.fromhex(node.authkey)}

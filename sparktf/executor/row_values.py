@@ -1,7 +1,7 @@
 """Converts the values of one column of an RDD's rows into an Arrow array, checking each against the declared type.
 
-A value is accepted or refused whatever values are converted with it, since the chunks of rows are arbitrary. So no type
-is inferred (`pyarrow.infer_type` also takes a number among times for a time, and ends the process over a NumPy time
+A value is accepted or refused independently of the values around it, since the chunks of rows are arbitrary. So no type
+is inferred (`pyarrow.infer_type` also takes a number among times for a time, and aborts the process at a NumPy time
 beside a number); the types of a column's values are looked up in `_TIMES` instead.
 """
 
@@ -70,10 +70,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def field_columns(rows: Sequence[Any], wanted: Sequence[str], names: Sequence[str]) -> list[Sequence[Any]]:
-    """Returns the values of each wanted field of some dicts, Rows or tuples.
-
-    Args:
-        names: All fields, by which tuples are read.
+    """Returns the values of each wanted field of some dicts, Rows, or tuples, which have all fields (`names`).
 
     Raises:
         ValueError, KeyError, TypeError: the rows are of several kinds, or a field is missing.

@@ -1,4 +1,4 @@
-"""Rows of an RDD (dicts, Rows or tuples) -> Arrow record batches, many rows at a time."""
+"""Converts rows of an RDD (dicts, Rows or tuples) into Arrow record batches, many rows at a time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def to_batches(rows: Iterable[Any], schema: pa.Schema, names: Sequence[str], spl
 
 
 def to_tuples(rows: Iterable[Any], schema: pa.Schema, split: int) -> Iterator[tuple[Any, ...]]:
-    """Yields the rows as Spark takes them: tuples in the order of the schema, of exactly its types.
+    """Yields the rows in Spark's form: tuples in the order of the schema, of exactly its types.
 
     Raises:
         BadValueError: see `to_batches`.
@@ -127,9 +127,9 @@ def _value_reason(name: str, value: Any, kind: pa.DataType) -> str:
 
 
 def _mixed_reason(name: str, values: Sequence[Any], kind: pa.DataType) -> str:
-    """Returns why the last value does not fit together with the others, although each fits by itself; "" if it does.
+    """Returns why the last value does not fit the others, although each is valid by itself; "" if it does.
 
-    That happens with structs, some of which have named fields, and others fields by position.
+    That happens with structs if only some have named fields.
     """
     try:
         to_array(values, kind)

@@ -30,27 +30,19 @@ _UNDER_WAY = 2
 
 @dataclass(frozen=True, slots=True)
 class ScoringSettings:
-    """The scoring part of the task's closure.
-
-    Attributes:
-        names: Names of the task's columns, in order.
-        kept: Positions of columns to keep.
-        outputs: Outputs of the model, which come after these.
-        batch_rows: The most rows of a call of the model.
-        max_bad_rows: The most rows of a partition that may fail a check: their predictions are null.
-    """
+    """The settings of the predictions in the task's closure."""
 
     model: ScoredModel
     feed: ModelFeed
-    names: tuple[str, ...]
-    kept: tuple[int, ...]
-    outputs: tuple[ModelOutput, ...]
-    batch_rows: int
-    max_bad_rows: int
+    names: tuple[str, ...]  # The task's columns, in order
+    kept: tuple[int, ...]  # Positions of columns to keep
+    outputs: tuple[ModelOutput, ...]  # Outputs of the model, which follow the kept columns
+    batch_rows: int  # Upper bound of the rows in a call of the model
+    max_bad_rows: int  # Upper bound of a partition's rows that fail a check, whose predictions are null
 
 
 class _Sent(NamedTuple):
-    """Rows with the scorer: columns to keep, calls of the model, and bool [rows] of those that fail a check."""
+    """Rows sent to the scorer: columns to keep, calls of the model, and bool [rows] of those that fail a check."""
 
     kept: list[pa.Array]
     calls: int
@@ -94,7 +86,7 @@ class _Rows:
         self._first_row = self._bad = 0
 
     def columns(self, batch: pa.RecordBatch) -> tuple[Columns, Array]:
-        """Returns the next rows, and which of them fail a check; good rows are in their place.
+        """Returns the next rows, and which of them fail a check: these are replaced by good rows.
 
         Raises:
             BadValueError: more rows than `max_bad_rows` fail.
@@ -127,7 +119,7 @@ class _Rows:
 
 
 def of_good_rows(columns: Columns, bad: Array) -> Columns:
-    """Puts a good row in the place of each bad one, since the model may not accept the values there."""
+    """Replaces each bad row by a good one, since the model may not accept its values."""
     if not bad.any() or bad.all():
         return columns
     return take_rows(columns, np.where(bad, np.flatnonzero(~bad)[0], np.arange(len(bad))), {})
@@ -150,7 +142,7 @@ def _send(scorer: Scorer, batch: pa.RecordBatch, rows: _Rows, settings: ScoringS
 
 
 def _arrays(feature: Feature, columns: Columns) -> dict[str, Array]:
-    """Returns the arrays of which an input of the signature is made."""
+    """Returns the arrays that make up an input of the signature."""
     name, column = feature.name, columns[feature.key]
     found: dict[str, Array] = {}
     if isinstance(column, Ragged):

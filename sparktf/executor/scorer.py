@@ -57,7 +57,7 @@ class Scorer:
             pass
 
     def _meets(self, model: ScoredModel, name: str, executor: str) -> bool:
-        """Returns whether a process has the model; False if the one that was found was dying.
+        """Returns whether a process has the model; False if it is about to die.
 
         A socket accepts connections until the last thread of a killed process is gone; a healthy one answers at once.
         """
@@ -85,7 +85,7 @@ class Scorer:
             )
 
     def send(self, arrays: Mapping[str, Array]) -> None:
-        """Sends rows; `receive` returns the outputs in the order in which rows were sent.
+        """Sends rows; `receive` returns the outputs in the same order.
 
         Raises:
             ModelContractError: the model failed on earlier rows.
@@ -146,7 +146,7 @@ class Scorer:
 
     def _end(self) -> None:
         """Kills the process, even a stopped one, so that the next try starts another."""
-        if not self._process:  # it has never told its pid
+        if not self._process:  # it has never sent its pid
             self._place.unlink(missing_ok=True)
             return
         with suppress(ProcessLookupError):  # its socket is open, so its pid is not reused
@@ -182,5 +182,5 @@ def hangs(silent_s: float, waited_s: float) -> str | None:
 
 
 def _key(model: ScoredModel) -> str:
-    """Returns a key of one signature of a model."""
+    """Returns a hash that identifies a model's signature."""
     return hashlib.sha256(repr((model.key, model.signature, model.tags)).encode()).hexdigest()[:16]

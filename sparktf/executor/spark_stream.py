@@ -1,6 +1,6 @@
-"""Tells the end of a stream from Spark to a Python worker from a broken one, which Arrow's reader cannot.
+"""Distinguishes the end of a stream from Spark to a Python worker from a broken one, which Arrow's reader cannot do.
 
-When the plan above a Python function fails, when its task is killed, or its executor dies, the JVM closes the worker's
+When the plan above a Python function fails, its task is killed, or its executor dies, the JVM closes the worker's
 connection, often between two record batches. The iterator of batches then ends as if it were complete.
 """
 
@@ -23,7 +23,7 @@ def whole(batches: Iterable[_T]) -> Iterator[_T]:
     """Passes on the batches that Spark streams to this worker.
 
     Raises:
-        ControlError: Spark has broken the stream off.
+        ControlError: the stream is broken.
         LifecycleError: this is not a Spark worker.
     """
     return unbroken(batches, _connection())

@@ -1,4 +1,4 @@
-"""A trainer's process, as its agent starts and watches it, with its log."""
+"""A trainer's process and its log, under the control of its agent."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MAX_ARENAS = 4
 
 
 class TrainerProcess:
-    """Starts a trainer, `python -m sparktf.trainer` or a fork of it, watches it, stops it, and keeps its output."""
+    """Starts a trainer (`python -m sparktf.trainer` or a fork), watches it, stops it, and keeps its output."""
 
     def __init__(self, spec: TrainerSpec, access: ControlAccess, base: Path, nursery: Nursery | None = None) -> None:
         """Starts the process.
@@ -125,11 +125,11 @@ class TrainerProcess:
             pipe.write(line.encode() + b"\n")
             pipe.flush()  # keep it open: its end tells the trainer that the agent is gone
         except BrokenPipeError:
-            return  # it died at once, as its exit code tells
+            return  # it has died, as its exit code shows
 
     def _clean(self) -> None:
         if self._process.stdin is not None:
-            with suppress(BrokenPipeError):  # the trainer died before it read all
+            with suppress(BrokenPipeError):  # it died before it read everything
                 self._process.stdin.close()
         shutil.rmtree(self._work, ignore_errors=True)
         self._log.unlink(missing_ok=True)

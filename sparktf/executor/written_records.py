@@ -25,7 +25,7 @@ WRITTEN = "path string, rows bigint"
 
 @dataclass(frozen=True, slots=True)
 class WriterSettings:
-    """The writer's part of the task's closure: folder of the files, and names of the columns in order."""
+    """The writer's settings in the task's closure: folder of the files, and names of the columns in order."""
 
     folder: str
     names: tuple[str, ...]

@@ -23,23 +23,15 @@ from sparktf.storage.local import LocalStorage
 
 
 class BlockPart(NamedTuple):
-    """Some rows of a shuffle block.
-
-    Attributes:
-        rows: Number of rows.
-        first_row: Their start in the epoch sequence.
-        start: Their start in the result of `read`, after its permutation.
-        draw: Returns the generator of the block's permutation; None for rows in the order of the file.
-        read: Returns the rows; the whole block if it is permuted.
-        nbytes: Bytes to read, of which `local_nbytes` lie on this host.
-    """
+    """Some rows of a shuffle block."""
 
     rows: int
-    first_row: int
-    start: int
+    first_row: int  # The first row's position in the epoch sequence
+    start: int  # The first row's position in the result of `read`, after its permutation
+    # Returns the generator of the block's permutation; None for rows in the order of the file
     draw: Callable[[], np.random.Generator] | None
-    read: Callable[[], Sequence[RowGroup]]
-    nbytes: int = 0
+    read: Callable[[], Sequence[RowGroup]]  # Returns the rows; the whole block if it is permuted
+    nbytes: int = 0  # Bytes to read, of which `local_nbytes` lie on this host
     local_nbytes: int = 0
 
 
@@ -149,7 +141,6 @@ class PieceReader:
         )
 
     def close(self) -> None:
-        """Closes the files."""
         if self._groups is not None:
             self._groups.close()
 
@@ -192,7 +183,6 @@ class PlannedParts:
         """See `Parts`: nothing waits here."""
 
     def close(self) -> None:
-        """Closes the files."""
         self._reader.close()
 
 
@@ -207,20 +197,13 @@ def _touched(piece: Piece) -> tuple[list[Split], int]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The rows of a part of a shuffle block.
+    """The rows of a part of a shuffle block."""
 
-    Attributes:
-        columns: The rows as they were read.
-        order: int64 [rows], the order of training; None for all rows from `start` on.
-        handed: The rows of the epoch sequence that are handed out.
-        bad: The rows that are not.
-    """
-
-    columns: Columns
-    order: Array | None
+    columns: Columns  # The rows as they were read
+    order: Array | None  # int64 [rows], the order of training; None for all rows from `start` on
     start: int
-    handed: Handed
-    bad: Sequence[BadRow] = ()
+    handed: Handed  # The rows of the epoch sequence that are handed out
+    bad: Sequence[BadRow] = ()  # The rows that are left out
 
     @property
     def rows(self) -> int:

@@ -22,20 +22,13 @@ from sparktf.sequence import Interval, merge
 
 
 class Take(NamedTuple):
-    """Rows for one execution.
+    """Rows for one execution."""
 
-    Attributes:
-        number: Marks them as trained; 0 if there are none.
-        rows: Number of rows.
-        drained: No further rows will come.
-        dry: Other workers have all rows that are left: none can come for the moment.
-    """
-
-    number: int
+    number: int  # Marks them as trained; 0 if there are none
     columns: Columns
     rows: int
-    drained: bool
-    dry: bool = False
+    drained: bool  # No further rows will come
+    dry: bool = False  # Other workers have all rows that are left: none can come for the moment
 
 
 class Out(NamedTuple):
@@ -91,8 +84,7 @@ class LeasedFeed:
     def take(self, updates: int, wait_s: float) -> Take:
         """Returns rows for at most `updates` updates: first those of broken-off takes.
 
-        Args:
-            wait_s: Time to wait for rows; spent at the end of the epoch, too, so that nobody asks in a busy loop.
+        It waits up to `wait_s`, at the end of the epoch, too, which prevents callers from busy waiting.
 
         Raises:
             DataError: a value or file is refused.
@@ -127,9 +119,8 @@ class LeasedFeed:
         """Marks a take as trained; returns its receipt, None if it was handed out again since, or there is none.
 
         Args:
-            take: Number of the take.
             loss: Sum over its rows.
-            rows: How many of its rows are trained, by default all; the others certainly are not, and come next.
+            rows: Number of trained rows, by default all; the others are certainly not trained, and come next.
         """
         with self._lock:
             if self._out is None or self._out.number != take:

@@ -16,9 +16,9 @@ LeaseBlock = Callable[[int], BlockLease]
 class LeasedParts:
     """The parts of one epoch; see `sparktf.feed.blocks.Parts`.
 
-    As many rows are leased ahead as are handed out at once, rounded up to a block: enough to read while others are
-    trained, and no more, since nobody else can train leased rows. A slow worker would be the epoch's tail, and a late
-    one would find none.
+    As many rows are leased ahead as are handed out at once, rounded up to a block: enough to read some while others are
+    trained, and no more, since no other node can train leased rows. A slow worker would delay the epoch's end, and a
+    late one would find no rows.
     """
 
     rows = None
@@ -55,5 +55,4 @@ class LeasedParts:
         self._stopped.set()
 
     def close(self) -> None:
-        """Closes the files."""
         self._reader.close()

@@ -106,7 +106,7 @@ class NodeFeed:
         self._slab: Columns = {}
         self._slab_left = 0
         self._changed = threading.Condition()
-        # What follows is shared with the reading thread, under the condition's lock.
+        # The following is shared with the reading thread, under the condition's lock.
         self._ready: deque[ReadAhead] = deque()
         self._ready_rows = 0
         self._ready_nbytes = 0

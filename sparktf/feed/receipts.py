@@ -44,7 +44,6 @@ class Receipts:
         self._left: deque[tuple[int, str]] = deque()
 
     def add(self, trained: Trained) -> None:
-        """Makes a receipt."""
         with self._lock:
             self._made = number = self._made + 1
             fields = trained._asdict() | {"intervals": tuple(trained.intervals)}

@@ -36,7 +36,7 @@ class ShardedEmbedding(Sharded, keras.layers.Layer):  # type: ignore[misc]
             input_dim: Rows of the table: the greatest id + 1.
             output_dim: Width of a row.
             shards: Number of variables that hold the rows: the most parameter servers to be used, or a multiple.
-            embeddings_initializer: Called for each shard, with a seed of its own.
+            embeddings_initializer: Called for each shard, with a different seed each.
             mask_zero: Whether id 0 is padding, masked for the following layers.
             options: `name`, `trainable`, `dtype`.
 
@@ -50,7 +50,6 @@ class ShardedEmbedding(Sharded, keras.layers.Layer):  # type: ignore[misc]
         self.supports_jit = False  # the number of ids for a shard is unknown at compile time
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes the shards."""
         del input_shape
         self.shard_weights = self._make_shards(lambda **options: self.add_weight(**options, autocast=False))
         for i, shard in enumerate(self.shard_weights):

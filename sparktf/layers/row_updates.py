@@ -105,7 +105,7 @@ class ShardRows:
         self._indices = gradient.indices
 
     def slot(self, name: str, change: Callable[[Any], Any]) -> Any:
-        """Changes these rows of one of the optimizer's slots; returns what they are now."""
+        """Changes these rows of one of the optimizer's slots; returns the new values."""
         slot = getattr(self.optimizer, name)[self._index]
         slot = slot if isinstance(slot, tf.Variable) else slot.value
         changed = change(tf.gather(slot, self._indices))
@@ -141,7 +141,7 @@ def _adam(rows: ShardRows, rate: Any) -> None:
     if optimizer.amsgrad:
         greatest = v
         v = rows.slot("_velocity_hats", lambda v_hat: tf.maximum(v_hat, greatest))
-    # Of tf_keras alone.
+    # In tf_keras only.
     epsilon = optimizer.epsilon * (correction if getattr(optimizer, "adaptive_epsilon", False) else 1)
     rows.subtract(rate * correction / (1 - tf.pow(beta_1, count)) * m / (tf.sqrt(v) + epsilon))
 
@@ -155,10 +155,10 @@ _UPDATES: dict[str, Callable[[ShardRows, Any], None]] = {
 
 
 def check_optimizer(optimizer: Any, layers: Sequence[Sharded]) -> Callable[[ShardRows, Any], None]:
-    """Returns how the optimizer updates rows.
+    """Returns the function that updates rows as the optimizer does.
 
     Raises:
-        ModelContractError: names the layer and what is to be changed.
+        ModelContractError: names the layer and the remedy.
     """
     kind, layer = type(optimizer), f"model: layer '{layers[0].name}' is a ShardedEmbedding"
     for option, why in _WHOLE_TABLE_OPTIONS.items():
@@ -184,12 +184,12 @@ def _list(names: Sequence[str] | dict[str, Any]) -> str:
 
 
 def _has_rows_twice(gradient: Any) -> bool:
-    """Whether a gradient may have."""
+    """Whether a gradient may have a row twice."""
     return isinstance(gradient, tf.IndexedSlices) and not isinstance(gradient, RowGradient)
 
 
 def summed(gradient: Any) -> RowGradient:
-    """Returns a sparse gradient that has each row once: the sum of what it had of it."""
+    """Returns a sparse gradient with distinct rows, each the sum of its values in the given one."""
     rows, places = tf.unique(gradient.indices)
     values = tf.math.unsorted_segment_sum(gradient.values, places, tf.size(rows))
     return RowGradient(values, rows, gradient.dense_shape)

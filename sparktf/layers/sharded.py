@@ -14,20 +14,13 @@ _MODULES = {"keras": "sparktf.layers.keras", "tf_keras": "sparktf.layers.tf_kera
 
 
 class Sharded:
-    """The part of a ShardedEmbedding that both flavours share; row `i` is row `i // shards` of shard `i % shards`.
-
-    Attributes:
-        input_dim: Rows of the table.
-        output_dim: Width of a row.
-        shards: Variables that hold the rows.
-        mask_zero: Whether id 0 is padding.
-    """
+    """The part of a ShardedEmbedding that both flavours share; row `i` is row `i // shards` of shard `i % shards`."""
 
     name: str
-    input_dim: int
-    output_dim: int
-    shards: int
-    mask_zero: bool
+    input_dim: int  # Rows of the table
+    output_dim: int  # Width of a row
+    shards: int  # Variables that hold the rows
+    mask_zero: bool  # Whether id 0 is padding
     embeddings_initializer: Any
     shard_weights: Sequence[Any]
 

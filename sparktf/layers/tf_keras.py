@@ -34,7 +34,6 @@ class ShardedEmbedding(Sharded, tf_keras.layers.Layer):  # type: ignore[misc]
         self.supports_masking = mask_zero
 
     def build(self, input_shape: Any = None) -> None:
-        """Makes the shards."""
         self.shard_weights = self._make_shards(
             lambda **options: self.add_weight(**options, experimental_autocast=False)
         )

@@ -1,4 +1,4 @@
-"""The TCP ports of a node: reserved for a TensorFlow server that starts later, or taken by a server of ours."""
+"""The TCP ports of a node: reserved for a TensorFlow server that starts later, or used by one of sparktf's servers."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def started(host: str, ports: str, start: Callable[[int | None], _Server]) -> _S
 def at_free_port(ports: str, start: Callable[[int], _Server]) -> _Server:
     """Starts a server at a free port of the range ("30000-30100"), or at any ("0").
 
-    Args:
-        start: Starts it at a port, 0 for any. Raises `OSError` if the port has just been taken: the next one is tried.
+    `start` gets a port, 0 for any. If it raises `OSError`, the port has just been taken, and the next one is tried.
 
     Raises:
         PreflightError: it can start at none of them.

@@ -1,4 +1,4 @@
-"""A file in which a driver tells `sparktf submit` its verdict, since `spark-submit`'s exit code cannot.
+"""A file in which a driver gives `sparktf submit` its verdict, since `spark-submit`'s exit code cannot.
 
 `spark-submit` ends with 1 for any failure before the driver's first line, and 1 is a failure of the model's code.
 """

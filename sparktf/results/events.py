@@ -1,6 +1,6 @@
 """The events of a run: typed, each a line of JSON with its time and its kind.
 
-Whoever may read the run directory may read them: never a secret. Readers skip fields and events of later versions.
+Everyone who may read the run directory may read them: never a secret. Readers skip fields and events of later versions.
 """
 
 from __future__ import annotations

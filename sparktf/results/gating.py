@@ -100,10 +100,8 @@ def levels_after(champion: Mapping[str, float], comparison: Comparison) -> dict[
     """Returns the levels of a challenger by metric: its quality on one scale with all versions before it.
 
     The values of two nights are measured on different rows and hardly comparable; the difference between two models on
-    the same rows is. So a version's level is its champion's level plus the difference; the first one's is its value.
-
-    Args:
-        champion: The champion's levels; empty if it has none.
+    the same rows is. So a version's level is its champion's level (in `champion`, else its value) plus the difference;
+    the first version's level is its value.
     """
     return {
         d.metric: d.challenger
@@ -144,10 +142,9 @@ def found(low: float, high: float, tolerance: float) -> Judgement:
 
 
 def rows_needed(rows: int, difference: float, low: float, high: float, tolerance: float) -> int | None:
-    """Returns how many rows would decide it: an interval shrinks with the root of the rows. None for no number.
+    """Returns the rows that would decide it, None for no number: an interval shrinks with the root of the rows.
 
-    Args:
-        difference: The observed one, between the ends.
+    `difference` is the observed one, between the ends.
     """
     room = difference + tolerance
     half = difference - low if room > 0 else high - difference
@@ -170,7 +167,7 @@ def judge(
         anchor: Each metric on all rows compared with the anchor; None without one.
     """
     slices = {m.slice for m in measured if m.slice and m.rows >= settings.min_rows}
-    # All slices together are to be called worse by chance no oftener than one metric on all rows.
+    # The probability that chance makes any slice look worse is to be that of one metric on all rows.
     apart = 1 - (1 - settings.confidence) / max(1, len(slices))
     differences = tuple(
         _difference(m, questions[m.metric], settings.min_rows, apart if m.slice else settings.confidence)

@@ -95,7 +95,7 @@ class NodeResult(Message):
     node: str
     host: str
     nbytes: int  # Bytes of training data that it read
-    local_nbytes: int | None = None  # Of these, bytes stored on its own host; None if the file system does not tell
+    local_nbytes: int | None = None  # Of these, bytes stored on its own host; None if the file system lacks that
     log: str = ""  # Address of its executor's log, "" if there is none
     input: NodeInput = NodeInput()  # Details of its reading
     made: Made | None = None  # Its updates, where each worker makes its own; `usage` is the resources they took
@@ -219,7 +219,7 @@ class RunResult(Message):
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the run was stopped from outside, without a verdict of its own."""
+        """Whether the run was stopped from outside, without its own verdict."""
         return self.error is not None and self.error.type == RunInterruptedError.__name__
 
     def is_repeated_by(self, application: Application) -> bool:

@@ -106,8 +106,8 @@ def reserve_s(stated_s: float | None, took: Took) -> float:
     """Returns the time to leave for the work after the training; `stated_s` is `train.reserve`."""
     if stated_s is not None:
         return stated_s
-    # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times. What earlier runs
-    # took counts from the first epoch on, and has comparing and publishing in it, of which no attempt knows.
+    # A last checkpoint, and a model: half as much again, since a busy cluster is slower at times. The times of earlier
+    # runs are known from the first epoch on, and include comparing and publishing, which no attempt measures.
     own_s = KNOBS.publish_s + 1.5 * (took.evaluation_s + 2 * took.checkpoint_s)
     return max(own_s, 1.5 * took.before_s)
 
@@ -118,11 +118,9 @@ def is_time_up(left_s: float, stated_s: float | None, took: Took) -> bool:
 
 
 def no_time_left(limit: TimeLimit, stated_s: float | None, spent_s: Mapping[str, float]) -> str | None:
-    """Returns why no time is left to train, and which phases took it; None if some is left.
+    """Returns why no time is left to train, and which phases took it (`spent_s`); None if some is left.
 
-    Args:
-        stated_s: `train.reserve`.
-        spent_s: Phase -> its time.
+    `stated_s` is `train.reserve`.
     """
     needed_s = reserve_s(stated_s, Took(before_s=limit.before_s))
     return None if limit.left_s >= needed_s else no_time(limit, limit.left_s, stated_s, needed_s, spent_s)

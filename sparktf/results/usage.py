@@ -18,16 +18,14 @@ class WorkTime(Message):
     reading_s: float = 0.0  # From an update's begin until the last variable had come from the parameter servers
     computing_s: float = 0.0  # From then until the last gradient was there
     applying_s: float = 0.0  # From then until the parameter servers had applied them all
-    function_s: float = 0.0  # A `train(node)` function, or updates made together: their parts cannot be told apart
+    function_s: float = 0.0  # A `train(node)` function, or updates made together: their parts cannot be distinguished
     waiting_s: float = 0.0  # Idle, while results were on their way to the coordinator or work on its way back
 
     @property
     def seconds(self) -> float:
-        """The sum."""
         return self.rows_s + self.reading_s + self.computing_s + self.applying_s + self.function_s + self.waiting_s
 
     def __add__(self, other: WorkTime) -> WorkTime:
-        """Returns the sum of both."""
         return WorkTime(**{name: mine + getattr(other, name) for name, mine in self})
 
 
@@ -71,7 +69,7 @@ class Usage(Message):
 
 
 class Staleness(Message):
-    """How many updates of others were applied between a worker's reading and the applying of its own update."""
+    """Number of other updates that were applied between a worker's reading and the application of its own update."""
 
     median: int  # Of all its updates; `p99` is the 99th percentile
     p99: int

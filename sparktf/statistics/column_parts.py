@@ -66,11 +66,7 @@ class ColumnPart:
 
 
 def put_together(type_name: str, kind: ColumnKind, parts: Sequence[ColumnPart]) -> ColumnStatistics:
-    """Returns the statistics of a column, merged from the parts of all tasks.
-
-    Args:
-        type_name: Spark's name of the type.
-    """
+    """Returns the statistics of a column of a Spark type, merged from the parts of all tasks."""
     all_values = [part.values for part in parts if part.values is not None]
     distinct, commonest = _values_of(kind, all_values)
     numbers = [part.numbers for part in parts if part.numbers is not None]
@@ -143,7 +139,7 @@ def _values_of(kind: ColumnKind, parts: Sequence[ValuesPart]) -> tuple[int, tupl
         distinct = merged.estimate()
     if values is None:
         return distinct, ()
-    # What comes once is of no use where there are many, and they would only be any of them.
+    # If there are many values, those that occur once are left out: any choice among them would be arbitrary.
     worth = np.flatnonzero(counts > (1 if distinct > COMMONEST else 0))
     least = np.sort(counts[worth])[-COMMONEST:].min(initial=0)
     first = worth[counts[worth] >= least]

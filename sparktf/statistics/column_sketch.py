@@ -44,7 +44,6 @@ class ColumnSketch:
     """A sketch of a column's values, of any number of rows."""
 
     def __init__(self, kind: ColumnKind, room: Room, draw: np.random.Generator) -> None:
-        """Makes an empty sketch."""
         self._kind = kind
         self._nulls = 0
         self._nans = 0
@@ -71,7 +70,6 @@ class ColumnSketch:
                 self._add_numbers(array.slice(start, _ROWS).drop_null())
 
     def part(self) -> ColumnPart:
-        """Returns the partial statistics."""
         numbers = None if self._numbers is None else self._numbers.part()
         if self._kind is ColumnKind.NUMBER_LIST:
             numbers = SpreadPart(self._bounds, np.empty(0))
@@ -94,7 +92,7 @@ class ColumnSketch:
         if self._numbers is not None:
             self._numbers.add(x)
         if self._values is not None:
-            # Days and times count as numbers with digits behind the point, as bounds of them may have.
+            # Days and times count as floats, since their bounds may have fractions.
             is_whole = found.dtype.kind in "iu" and found.dtype != np.uint64 and pt.is_integer(array.type)
             self._values.add(found.astype(np.int64, copy=False) if is_whole else x)
 
@@ -148,13 +146,12 @@ class _SpreadSketch:
         self.sample.add(len(x), x.take)
 
     def part(self) -> SpreadPart:
-        """Returns the partial distribution."""
         drawn = self.sample.values()
         if drawn is None:
             return SpreadPart(self._moments, np.empty(0))
         points, count = np.sort(drawn), self._room.points
         if len(points) > count:
-            # Begun anywhere, so that the errors of many tasks do not add up.
+            # The random start keeps the errors of many tasks from adding up.
             ranks = (np.arange(count) + self._draw.random()) / count
             points = points[(ranks * len(points)).astype(np.int64)]
         return SpreadPart(self._moments, points)
@@ -164,7 +161,7 @@ class _ValuesSketch:
     """The distinct values and their counts: exact while there are few, then by a sample."""
 
     def __init__(self, room: Room, sample: Sample) -> None:
-        """Args: sample: Of the values; who has made it may draw them already, as numbers."""
+        """Args: sample: A sample of the values, to which the caller may add them as numbers."""
         self._room = room
         self._rows = 0
         self._counts: CountedValues | None = CountedValues(room.counted)
@@ -172,7 +169,7 @@ class _ValuesSketch:
         self._sample = sample
 
     def add(self, values: ColumnValues) -> None:
-        """Adds numbers, at least one, that the sample has already."""
+        """Adds numbers, at least one, that are already in the sample."""
         self._rows += len(values)
         if self._counts is None:
             self._distinct.add_all(hashed(values))
@@ -198,7 +195,6 @@ class _ValuesSketch:
             self._counts.add(values, counts)
 
     def part(self) -> ValuesPart:
-        """Returns the partial counts."""
         if self._counts is not None:
             found = self._counts.found()
             return ValuesPart(None, np.empty(0, np.int64)) if found is None else ValuesPart(*found)

@@ -60,7 +60,7 @@ class ColumnStatistics(Message):
 class TableStatistics(Message):
     """The used columns of a run's source: all rows that pass `data.where`, held out or not."""
 
-    rows: int  # Of the source; estimated if a sample was read and no footer tells
+    rows: int  # Rows of the source; estimated if only a sample was read and no footer has the number
     sample: float  # Share of the rows that was read
     rows_read: int  # Number of rows that were read
     columns: dict[str, ColumnStatistics]
@@ -70,8 +70,7 @@ class TableStatistics(Message):
 def number_of(bound: float | str, kind: str) -> float:
     """Returns a bound as a number of the statistics: days or microseconds since 1970, in UTC, for a text.
 
-    Args:
-        kind: Spark's type of the column.
+    `kind` is Spark's type of the column.
 
     Raises:
         ValueError: the column's values are days or times and the bound is not, or the other way round.

@@ -22,17 +22,14 @@ _DECILES = slice(9, None, 10)
 """Of `RANKS`: 0.1 to 0.9."""
 
 _COMMON = 0.05
-"""A number with this share of either side gets a bin of its own."""
+"""A number with this share of either side gets a separate bin."""
 
 
 def infinity_distance(one: ColumnStatistics, other: ColumnStatistics, rows: tuple[int, int]) -> float:
     """Returns the L-infinity distance of two columns' values, by their commonest ones; 0 if one has none.
 
     The share of a value outside an incomplete list is at most that of the list's last one. The distance assumes the
-    nearest share that is possible: it is never overestimated.
-
-    Args:
-        rows: Rows that were read of each.
+    nearest share that is possible: it is never overestimated. `rows` are the rows that were read of each.
     """
     first, second = _shares(one, rows[0]), _shares(other, rows[1])
     if not first.count or not second.count:
@@ -44,11 +41,8 @@ def infinity_distance(one: ColumnStatistics, other: ColumnStatistics, rows: tupl
 def divergence(one: ColumnStatistics, other: ColumnStatistics, rows: tuple[int, int]) -> float:
     """Returns the Jensen-Shannon divergence of two columns of numbers, in bits; 0 if one has no numbers.
 
-    Where the commonest values are all values, their shares are compared. Else shares of bins are, which end at the
-    deciles of either column; a decile that holds 5 % of the rows or more is a bin of its own.
-
-    Args:
-        rows: Rows that were read of each.
+    If the commonest values are all values, their shares are compared; else the shares of bins, which end at the deciles
+    of either column. A decile that holds 5 % of the rows or more is a separate bin. `rows` were read of each.
     """
     if one.numbers is None or other.numbers is None or not one.numbers.count or not other.numbers.count:
         return 0.0
@@ -70,8 +64,7 @@ def divergence(one: ColumnStatistics, other: ColumnStatistics, rows: tuple[int, 
 def jensen_shannon(p: Floats, q: Floats) -> float:
     """Returns the Jensen-Shannon divergence of two distributions over the same bins, in bits.
 
-    Args:
-        p: float64 [n], none negative, of any sum above 0; `q` too.
+    Each is float64 [n], none negative, of any sum above 0.
     """
     p, q = p / p.sum(), q / q.sum()
     return max(0.0, _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2)

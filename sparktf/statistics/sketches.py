@@ -23,7 +23,7 @@ ColumnValues: TypeAlias = npt.NDArray[Any] | pa.Array
 _BLOCK = 8192
 """Values at a time: the intermediate ones stay in the second-level cache."""
 
-_ALL = 2**64
+_ALL = 2**64  # All hashes are below it
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def main() -> None:
     bootstrap = Bootstrap.model_validate_json(line)
     if not die_with(bootstrap.parent):
         os._exit(EXIT_STOPPED)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver decides what it means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the terminal; the driver handles it
     threading.Thread(target=_watch_stdin, name="stdin", daemon=True).start()
     spec = bootstrap.spec
     prepare_environment(spec)

@@ -75,7 +75,6 @@ class CommitEvaluator:
     """
 
     def __init__(self, place: Place, build: Callable[..., Any]) -> None:
-        """Builds the model."""
         spec, config = place.spec, place.spec.config
         self._place = place
         self._model = UserModel(build, config, spec.assets, spec.feed, trains=False)

@@ -42,7 +42,7 @@ _NAME, _TRAINER = b"sparktf.trainer.nursery", b"sparktf.trainer"
 
 def main() -> None:
     """Imports, and serves until the last agent is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; the driver decides what it means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the terminal; the driver handles it
     if not die_with(int(sys.argv[1])):
         os._exit(0)
     import_with_one_thread(sys.argv[3:])

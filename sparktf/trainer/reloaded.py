@@ -44,7 +44,6 @@ class _Refused(importlib.abc.MetaPathFinder):
 
 
 def main() -> None:
-    """Loads, compares, and reports."""
     parent, report, folder = sys.argv[1:]
     if not die_with(int(parent)):
         return

@@ -213,7 +213,7 @@ def _inputs(arrays: dict[str, Array]) -> dict[str, Any]:
 
 def main() -> None:
     """Serves the socket that is the standard input."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal; Spark decides what it means
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes of the terminal; Spark handles it
     executor, place, work = sys.argv[1:]
     complete_environment()
     try:

@@ -14,7 +14,6 @@ from sparktf.trainer.preload import complete_environment, put_off_wrappers, with
 
 
 def main() -> None:
-    """Prints the description."""
     complete_environment()
     folder, name, *tags = sys.argv[1:]
     put_off_wrappers()

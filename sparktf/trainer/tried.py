@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Builds, and reports."""
     told = json.load(sys.stdin)
     sys.path[:0] = [path for path in told["path"] if path not in sys.path]
     found: dict[str, Any] = {"error": None, "known": ""}

@@ -1,4 +1,4 @@
-"""What travels between processes: the messages, the channel they take, and what secures it.
+"""Communication between processes: the messages, the channel that carries them, and its security.
 
-May import the root and the configuration. Never decides what a message is answered with.
+May import the root and the configuration. Never decides how a message is answered.
 """

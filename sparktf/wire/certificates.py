@@ -1,4 +1,4 @@
-"""Makes the certificates of a run, on the driver: no other process loads what that takes."""
+"""Makes the certificates of a run, on the driver: no other process loads the libraries for it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sparktf.wire.security import NODE_NAME, TlsMaterial
 
 _CLOCKS_DIFFER = datetime.timedelta(days=1)
 _LIFETIME = datetime.timedelta(days=3653)
-"""A certificate that expired would end a run that is well: handshakes go on to its last day, with each new trainer and
-feeder. An early end would protect nothing: the authority's key is gone once it has signed, and what it has signed is
-worth nothing once the run's server is gone."""
+"""An expired certificate would end a healthy run: each new trainer and feeder makes a handshake, to the last day. A
+short lifetime would protect nothing: the authority's key is gone once it has signed, and its certificates are worthless
+once the run's server is gone."""
 
 
 def new_tls_material(now: datetime.datetime) -> TlsMaterial:

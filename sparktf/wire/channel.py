@@ -31,9 +31,9 @@ _Answer = TypeVar("_Answer", bound=Message)
 
 
 class Numbers:
-    """Numbers what one process sends, so that the driver knows what it has served: see `NodeMessage.number`.
+    """Numbers the messages of one process, so that the driver recognizes repeated ones: see `NodeMessage.number`.
 
-    One message of an action is under way at a time: of two, the driver would refuse the one that comes second.
+    Each action has one message in flight at a time: of two, the driver would refuse the one that arrives second.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Numbers:
 
     @contextmanager
     def numbered(self, action: Action, message: Message) -> Iterator[Message]:
-        """Gives a message of a node its number, which it keeps however often it is sent."""
+        """Gives a node's message its number, which it keeps when it is sent again."""
         if not isinstance(message, NodeMessage):
             yield message
             return
@@ -52,11 +52,7 @@ class Numbers:
 
 
 class ControlClient:
-    """Calls the driver's control server. Thread-safe; every call has a deadline.
-
-    Attributes:
-        access: What it was made with.
-    """
+    """Calls the driver's control server. Thread-safe; every call has a deadline."""
 
     def __init__(self, access: ControlAccess) -> None:
         self.access = access
@@ -74,7 +70,7 @@ class ControlClient:
             ControlError: the server failed.
         """
         options = call_options(self._secret, timeout_s)
-        # The reader fills in defaults: half of a heartbeat, and of what a coordinator tells of its workers, is such.
+        # The reader fills in defaults, which are half of a heartbeat and of a coordinator's report about its workers.
         body = flight.Action(action.value, request.model_dump_json(exclude_defaults=True).encode())
         try:
             results = list(self._client.do_action(body, options))
@@ -87,9 +83,9 @@ class ControlClient:
         return answer.model_validate_json(results[0].body.to_pybytes())
 
     def call_patiently(self, action: Action, request: Message, answer: type[_Answer], *, patience_s: float) -> _Answer:
-        """Like `call`, but asks a lost driver again, with growing pauses, for `patience_s`.
+        """Like `call`, but retries with growing pauses for `patience_s` while the driver cannot be reached.
 
-        It asks twice at least: the first call fails where this process stood still for longer than that.
+        It calls at least twice: the first call fails if this process was stopped for longer than that.
         """
         retrying = Retrying(
             retry=retry_if_exception_type(DriverLostError),
@@ -106,10 +102,10 @@ class ControlClient:
 
 
 class Silence:
-    """How long the driver has not answered one caller that keeps asking."""
+    """The time for which the driver has not answered a caller that keeps trying."""
 
     def __init__(self, driver_lost_s: float) -> None:
-        """Args: driver_lost_s: The silence after which it counts as lost; less where its process is gone."""
+        """Args: driver_lost_s: Silence after which the driver counts as lost; shorter if its process is gone."""
         self._driver_lost_s = driver_lost_s
         self._since_s: float | None = None
 
@@ -120,7 +116,7 @@ class Silence:
         """Notes a failed call, and returns whether the driver counts as lost.
 
         It does if the call *began* after that much silence: earlier calls prove nothing. A call that returns long after
-        its deadline says nothing about the driver: the caller stood still, because it was frozen or because TensorFlow
+        its deadline says nothing about the driver: the caller was stopped, because it was frozen or because TensorFlow
         held Python's lock, as `MultiWorkerMirroredStrategy()` does while a peer is missing.
         """
         if ended_s - began_s > timeout_s + KNOBS.late_s:
@@ -132,9 +128,9 @@ class Silence:
 
 
 def is_gone(error: ControlError) -> bool:
-    """Whether a failed call says that the driver's process is gone.
+    """Whether a failed call shows that the driver's process is gone.
 
-    A refused connection does, or a socket that is not there: nothing else will ever listen at its address.
+    A refused connection or a missing socket does: no other process will ever listen at its address.
     """
     return isinstance(error, DriverLostError) and any(words in str(error) for words in _GONE_WORDS)
 

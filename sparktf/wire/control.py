@@ -26,7 +26,7 @@ from sparktf.wire.trainer_spec import TrainerSpec
 
 
 class Action(enum.StrEnum):
-    """Every action that the control server knows."""
+    """All actions of the control server."""
 
     REGISTER = "register"
     AGENT_HEARTBEAT = "agent-heartbeat"
@@ -51,113 +51,81 @@ class Action(enum.StrEnum):
 
 
 Flavour = Literal["keras", "tf_keras", "none"]
-"""Which Keras a model is of; "none" where a low-level loop keeps none."""
+"""The Keras flavour of a model; "none" if a low-level loop keeps no model."""
 
 
 class Ack(Message):
-    """Nothing but "understood"."""
+    """An acknowledgement without content."""
 
 
 # ---- agents ----
 
 
 class Registration(Message):
-    """An agent presents itself.
+    """An agent registers."""
 
-    Attributes:
-        agent: Unique id of this agent process.
-        partition: The Spark partition it runs for; there is one agent for each.
-        task: Number of its Spark task: of two agents of one partition, Spark started the one with the greater later.
-        jvm: Identity of its executor: "<pid>@<start time>" of the JVM on `host`.
-        container: Id of its YARN container, "" elsewhere.
-        address: "host:port" that the agent holds for its next trainer.
-        before: Who it was before it lost its place, "" if it is new. It displaces nobody.
-        problems: Why no trainer could start here, such as a model module that is not found; empty if one could.
-    """
-
-    agent: str
-    partition: int
+    agent: str  # Unique id of this agent process
+    partition: int  # Its Spark partition; each has one agent
     host: str
-    jvm: str
-    address: str
+    jvm: str  # Identity of its executor: "<pid>@<start time>" of the JVM on `host`
+    address: str  # "host:port" reserved for its next trainer
     versions: dict[str, str]
+    # Number of its Spark task: of two agents of one partition, the one with the greater number was started later
     task: int = 0
-    container: str = ""
-    before: str = ""
+    container: str = ""  # Id of its YARN container, "" elsewhere
+    before: str = ""  # Its id before it lost its place, "" if it is new. It displaces no other agent.
+    # Why no trainer can start here, such as a missing model module; empty if one can
     problems: tuple[str, ...] = ()
 
 
 class Registered(Message):
-    """Whether the agent has its place. One that has not (another agent has the partition) asks again."""
+    """Whether the agent has its place. An agent without one (another has the partition) asks again."""
 
     accepted: bool
     reason: str = ""
 
 
 class AgentHeartbeat(Message):
-    """Sent as often as the answers say.
-
-    Attributes:
-        number: As in `NodeMessage`.
-        trainer: The one that runs here, or None.
-    """
+    """A heartbeat of an agent."""
 
     agent: str
-    number: int
+    number: int  # As in `NodeMessage`
     address: str
-    trainer: TrainerKey | None = None
+    trainer: TrainerKey | None = None  # The running trainer
 
 
 class Order(enum.StrEnum):
-    """What an agent is to do now.
-
-    Attributes:
-        REJOIN: It has lost its place: to end its trainer, and to register anew.
-    """
+    """An order to an agent."""
 
     WAIT = "wait"
     START = "start"
     STOP = "stop"
-    REJOIN = "rejoin"
+    REJOIN = "rejoin"  # It has lost its place: end the trainer, and register again
     DISMISS = "dismiss"
 
 
 class Bootstrap(Message):
-    """The one line on a trainer's stdin, from its agent.
-
-    Attributes:
-        work: Folder for local files; the trainer deletes it at its end.
-        parent: Process that has started the trainer, without which it does not live: its agent, or the nursery.
-    """
+    """The only line on a trainer's stdin, from its agent."""
 
     spec: TrainerSpec
     access: ControlAccess
-    work: str
-    parent: int
+    work: str  # Folder for local files, which the trainer deletes at its end
+    parent: int  # The process that started the trainer and whose end ends it: its agent, or the nursery
 
 
 class Orders(Message):
-    """The answer to an agent's heartbeat.
-
-    Attributes:
-        trainer: Comes with START.
-        beat_s: When the next heartbeat is wanted, from now.
-    """
+    """The answer to an agent's heartbeat."""
 
     order: Order
-    trainer: TrainerSpec | None = None
-    beat_s: float = QUICK_S
+    trainer: TrainerSpec | None = None  # Given with START
+    beat_s: float = QUICK_S  # Time until the next heartbeat
 
 
 class TrainerExited(NodeMessage):
-    """A trainer process ended, says its agent.
-
-    Attributes:
-        exit_code: As in `subprocess`: negative for a signal.
-    """
+    """An agent reports the end of a trainer process."""
 
     agent: str
-    exit_code: int
+    exit_code: int  # As in `subprocess`: negative for a signal
     time_s: float
     log: str
     log_tail: str
@@ -167,102 +135,84 @@ class TrainerExited(NodeMessage):
 
 
 class Ready(NodeMessage):
-    """The compiled model is built and checked, the checkpoint restored: the trainer could begin.
-
-    Attributes:
-        data: Where feeders find this node, if Spark feeds it.
-        keep: By what the best weights are known, if they are kept.
-        carried: What the leader has taken over from another run's model, if it begins from one.
-    """
+    """The trainer could begin: its compiled model is built and checked, and the checkpoint is restored."""
 
     replicas: int
     keras: Flavour
     versions: dict[str, str]
     weights: int
-    data: DataAddress | None = None
-    keep: KeepRule | None = None
-    carried: Carried | None = None
+    data: DataAddress | None = None  # Address for feeders, if Spark feeds this node
+    keep: KeepRule | None = None  # The rule for the best weights, if they are kept
+    carried: Carried | None = None  # The weights that the leader has taken over from another run's model
 
 
 class Progress(Message):
-    """Where a trainer is.
-
-    Attributes:
-        rows_trained: Rows of this node's share of the epoch that went into updates.
-    """
+    """The progress of a trainer."""
 
     epoch: int = 0
     step: int = 0
-    rows_trained: int = 0
+    rows_trained: int = 0  # Rows of this node's share of the epoch that went into updates
     loss: float | None = None
     phase: str = "starting"
 
 
 class Heartbeat(NodeMessage):
-    """Sent by a trainer, as often as the answers say; with what its process has used, where it tells of that."""
+    """A heartbeat of a trainer, with the resource usage of its process if it reports that."""
 
     progress: Progress
     usage: Usage | None = None
 
 
 class StopOrder(Message):
-    """The attempt is over: exit."""
+    """The attempt is over: the trainer is to exit."""
 
     kind: Literal["stop"] = "stop"
 
 
 class WorkerPlace(Message):
-    """Who a worker is now.
-
-    Attributes:
-        incarnation: Earlier ones are lost.
-        address: Where its server listens; "" while none does. `stand_in`: the coordinator's own has the place then.
-    """
+    """The current incarnation of a worker, and its address."""
 
     node: NodeId
-    incarnation: int
+    incarnation: int  # Earlier ones are lost
+    # Address of its server, "" for none. With `stand_in`, it is a stand-in server of the coordinator.
     address: str = ""
     stand_in: bool = False
 
 
 class WorkersOrder(Message):
-    """Tells the coordinator of workers that are not those the attempt began with; the whole truth of now, each time."""
+    """Tells the coordinator all current workers that replace those of the attempt's begin."""
 
     kind: Literal["workers"] = "workers"
     workers: tuple[WorkerPlace, ...]
 
 
 TrainerOrder = Annotated[StopOrder | WorkersOrder, Field(discriminator="kind")]
-"""One order to a trainer."""
+"""An order to a trainer."""
 
 
 class TrainerOrders(Message):
-    """The answer to a trainer's heartbeat: what it is to do, in this order.
-
-    Attributes:
-        beat_s: When the next heartbeat is wanted, from now.
-    """
+    """The answer to a trainer's heartbeat: its orders, to be followed in this sequence."""
 
     orders: tuple[TrainerOrder, ...] = ()
-    beat_s: float = QUICK_S
+    beat_s: float = QUICK_S  # Time until the next heartbeat
 
 
 class AssignmentRequest(NodeMessage):
-    """A trainer asks for its share of one epoch."""
+    """A trainer asks for its share of an epoch."""
 
     stream: Stream
     epoch: int
 
 
 class AssignmentAnswer(Message):
-    """The share of the node that asked: planned row groups, or what feeders bring."""
+    """The share of the asking node: planned row groups, or rows from feeders."""
 
     assignment: Assignment | None = None
     staged: StagedShare | None = None
 
 
 class Metrics(NodeMessage):
-    """Metrics of a stream over all workers, sent by the chief, or by an evaluator, of a checkpoint."""
+    """Metrics of a stream over all workers, from the chief, or of a checkpoint, from an evaluator."""
 
     stream: Stream
     epoch: int
@@ -272,33 +222,26 @@ class Metrics(NodeMessage):
 
 
 class EpochDone(NodeMessage):
-    """A node has gone through its share of an epoch.
-
-    Attributes:
-        rows_fed: Rows that its feed has gone through in this attempt; `rows_trained` those that went into updates,
-            `rows_aside` those that were left out because they failed a check.
-        dropped: Gradients that came too late for their update.
-        complete: False where `train.max_steps` or the time ended the epoch early.
-        input: What the node has read for it.
-    """
+    """A node has finished its share of an epoch."""
 
     epoch: int
     step: int
+    # Rows that its feed has passed in this attempt: `rows_trained` went into updates, `rows_aside` failed a check
     rows_fed: int
     rows_trained: int
-    complete: bool
+    complete: bool  # False where `train.max_steps` or the time ended the epoch early
     rows_aside: int = 0
-    dropped: int = 0
-    input: NodeInput = NodeInput()
+    dropped: int = 0  # Gradients that arrived too late for their update
+    input: NodeInput = NodeInput()  # The rows that the node has read for it
 
 
 class Failed(NodeMessage):
-    """A trainer fails; sent once, before it exits."""
+    """A trainer has failed; sent once, before it exits."""
 
     record: ErrorRecord
 
 
 class Warned(NodeMessage):
-    """Something that the run outlives and its owner should know."""
+    """A problem that does not end the run."""
 
     text: str

@@ -1,4 +1,4 @@
-"""The messages about rows that Spark feeds: leases of splits, the headers of the data channel, and what came of it."""
+"""The messages about rows that Spark feeds: leases of splits, headers of the data channel, and results."""
 
 from __future__ import annotations
 
@@ -8,82 +8,53 @@ from sparktf.wire.sender import NodeMessage
 
 
 class DataAddress(Message):
-    """Where a node takes record batches.
+    """The address at which a node takes record batches."""
 
-    Attributes:
-        host: Its host's name.
-        socket: Path of a unix socket on that host.
-        location: What Arrow Flight calls from other hosts; "" where all nodes are on this one.
-    """
-
-    host: str
-    socket: str
-    location: str = ""
+    host: str  # Name of its host
+    socket: str  # Path of a unix socket on that host
+    location: str = ""  # Arrow Flight's URL for other hosts; "" if all nodes are on this one
 
 
 class StagedShare(Message):
-    """A share that feeders bring.
+    """A share that feeders bring."""
 
-    Attributes:
-        done: What of the epoch sequence is trained already.
-        keep: Keep what comes for later epochs.
-        again: Train on what was kept; no feeder comes.
-    """
-
-    done: tuple[Interval, ...] = ()
-    keep: bool = False
-    again: bool = False
+    done: tuple[Interval, ...] = ()  # Trained intervals of the epoch sequence
+    keep: bool = False  # Keep the rows for later epochs
+    again: bool = False  # Train on the kept rows; no feeder comes
 
 
 class Span(Message):
-    """Which rows a call of the data channel is about.
-
-    Attributes:
-        split: Partition of the DataFrame; -1 where the call is about none in particular.
-        turn: How often Spark had fed the epoch before: more than once where what lost nodes had is fed again.
-    """
+    """The rows that a call of the data channel is about."""
 
     attempt: int
     stream: Stream
     epoch: int
-    split: int = -1
-    turn: int = 0
+    split: int = -1  # Partition of the DataFrame; -1 for none in particular
+    turn: int = 0  # How often Spark had fed the epoch before: more than 0 if rows of lost nodes are fed again
 
 
 class Offer(Span):
-    """A feeder has a split for a node.
+    """A feeder offers a split to a node."""
 
-    Attributes:
-        done: What of it is trained already, numbered in the epoch's sequence, where it is fed again.
-    """
-
+    # Its trained intervals, numbered in the epoch sequence, if it is fed again
     done: tuple[Interval, ...] = ()
 
 
 class LeaseRequest(Message):
-    """A feeder asks which node gets its split.
-
-    Attributes:
-        jvm: Identity of its executor, as an agent there registers it.
-    """
+    """A feeder asks for the node of its split."""
 
     span: Span
     host: str
-    jvm: str
+    jvm: str  # Identity of its executor, as registered by an agent there
 
 
 class Lease(Message):
-    """The one node that gets the split: the same for every feeder that asks, while that node lives.
+    """The one node that gets the split: the same for every feeder that asks, while that node lives."""
 
-    Attributes:
-        data: Where it takes rows; None where no node does for the moment, and where it is `sealed`.
-        sealed: It is not wanted: all of it is with nodes already.
-        done: See `Offer`.
-    """
-
+    # Address of the node; None if there is none at the moment, and if the split is `sealed`
     data: DataAddress | None = None
-    sealed: bool = False
-    done: tuple[Interval, ...] = ()
+    sealed: bool = False  # The split is not wanted: its rows are already on nodes
+    done: tuple[Interval, ...] = ()  # See `Offer`
 
 
 class SplitEnd(Message):
@@ -100,56 +71,34 @@ class Sealed(NodeMessage):
 
 
 class Holding(Message):
-    """The rows that a worker under parameter servers has of an epoch that Spark feeds.
+    """The rows of a fed epoch that a worker under parameter servers has."""
 
-    Attributes:
-        in_hand: Rows that no other node can take: read ahead, or handed out, and not marked as trained.
-        moves: How often parts have come to what waits for training, or left it.
-        receipts: Number of the last receipt that it has made.
-    """
-
-    in_hand: int
-    moves: int
-    receipts: int
+    in_hand: int  # Rows that no other node can take: read ahead, or handed out, and not marked as trained
+    moves: int  # Number of times that parts have joined or left the queue of its untrained rows
+    receipts: int  # Number of its last receipt
 
 
 class WorkRequest(NodeMessage):
-    """A node has run dry.
-
-    Attributes:
-        starved_s: Seconds since feeders last brought it something.
-        holding: What it has besides; None where that follows from what it has trained.
-    """
+    """A node has no rows left."""
 
     span: Span
-    starved_s: float
-    holding: Holding | None = None
+    starved_s: float  # Seconds since feeders last brought rows to it
+    holding: Holding | None = None  # Its other rows; None if these follow from the rows it has trained
 
 
 class Work(Message):
-    """The options of a node that has run dry.
+    """The options of a node without rows."""
 
-    Attributes:
-        ended: No row will come any more in this epoch.
-        fed: Spark has brought all that there is, for the moment.
-        rows: How many that are, of all nodes together; None while Spark is at it for the first time.
-        peers: Nodes that may have rows to give, those with most first.
-    """
-
-    ended: bool
-    fed: bool = False
-    rows: int | None = None
-    peers: tuple[DataAddress, ...] = ()
+    ended: bool  # No rows will come in this epoch any more
+    fed: bool = False  # Spark has brought all rows, for the moment
+    rows: int | None = None  # Their number over all nodes; None while Spark feeds the epoch for the first time
+    peers: tuple[DataAddress, ...] = ()  # Nodes that may have rows to give, those with the most first
 
 
 class Given(Message):
-    """Rows `[start, stop)` of a permuted shuffle block, which a node gives to another with the block's data.
-
-    Attributes:
-        first_row: Number of the block's first row in its split.
-    """
+    """Rows `[start, stop)` of a permuted shuffle block, given to another node with the block's data."""
 
     split: int
-    first_row: int
+    first_row: int  # Number of the block's first row in its split
     start: int
     stop: int

@@ -10,16 +10,11 @@ EXPORTED = "feed.json"
 
 
 class ModelOutput(Message):
-    """One output of a model.
-
-    Attributes:
-        dtype: TensorFlow dtype name, "string" for text.
-        shape: Of one row, () for a single value; None is a length that differs from call to call.
-    """
+    """One output of a model."""
 
     name: str
-    dtype: str
-    shape: tuple[int | None, ...]
+    dtype: str  # TensorFlow dtype name, "string" for text
+    shape: tuple[int | None, ...]  # Shape of one row, () for a single value; None for a size that varies between calls
 
     @property
     def is_text(self) -> bool:
@@ -27,22 +22,16 @@ class ModelOutput(Message):
 
 
 class ModelFeed(Message):
-    """The content of the file.
+    """The content of the file that describes a model's inputs and outputs."""
 
-    Attributes:
-        spec: Its features are the inputs alone; their columns are those of the source.
-        outputs: By name, in the order of their names.
-        source_version: Which version of a Delta table, or snapshot of an Iceberg table, it was trained on; None where
-            the source has none.
-    """
-
-    spec: FeedSpec
-    outputs: tuple[ModelOutput, ...]
+    spec: FeedSpec  # Its features are the inputs only; their columns are those of the source
+    outputs: tuple[ModelOutput, ...]  # Sorted by name
+    # Version of the Delta table, or snapshot of the Iceberg table, of the training; None for other sources
     source_version: int | None = None
 
 
 def inputs_alone(spec: FeedSpec) -> FeedSpec:
-    """Returns the part of a training's feed that scoring needs, from any source."""
+    """Returns the part of a training's feed that scoring needs, for any source."""
     used = {column for feature in spec.inputs for column in feature.columns}
     fills = {column: value for column, value in spec.fill_null.items() if column in used}
     return FeedSpec(features=spec.inputs, fill_null=fills, shuffle=False)

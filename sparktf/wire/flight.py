@@ -1,4 +1,4 @@
-"""What Arrow Flight servers and clients of a run share: the run's secret in every call, and mutual TLS."""
+"""Security of a run's Arrow Flight servers and clients: the run's secret in every call, and mutual TLS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = log_of(__name__)
 
 
 def server_options(secret: str, tls: TlsMaterial | None) -> dict[str, Any]:
-    """Returns what a server is made with: it refuses calls without the secret, and strangers at the handshake."""
+    """Returns options of a server that refuses calls without the secret, and other clients at the handshake."""
     options: dict[str, Any] = {"middleware": {"secret": _SecretCheck(secret)}}
     if tls is not None:
         options |= {
@@ -40,7 +40,7 @@ def client_options(tls: TlsMaterial | None) -> dict[str, Any]:
 
 
 def call_options(secret: str, timeout_s: float | None = None) -> flight.FlightCallOptions:
-    """Returns what a call carries; without a timeout it may take as long as the peer lives."""
+    """Returns the options of a call; without a timeout it may take as long as the peer lives."""
     headers = [(SECRET_HEADER, secret.encode())]
     return flight.FlightCallOptions(headers=headers, **({} if timeout_s is None else {"timeout": timeout_s}))
 

@@ -1,4 +1,4 @@
-"""The messages of nodes that run a function of a guest's: what they are told, and who gets which rows."""
+"""The messages of nodes that run a function of another package's program: their identity, and the dealing of rows."""
 
 from __future__ import annotations
 
@@ -7,37 +7,23 @@ from sparktf.wire.data import DataAddress
 
 
 class GuestNode(Message):
-    """Who a node is, as its function is told.
+    """The identity of a node, as its function sees it."""
 
-    Attributes:
-        number: Among all nodes, from 0 on.
-        job: Its name in the cluster: "worker", "ps", "chief", "master" or "evaluator".
-        index: Among those of its name.
-        cluster: Name -> addresses, in the order of the indices.
-        default_fs: What paths without a scheme lie on.
-        working_dir: Where the driver was started.
-        is_fed: Whether Spark feeds it rows.
-    """
-
-    number: int
-    job: str
-    index: int
-    cluster: dict[str, tuple[str, ...]]
-    default_fs: str
-    working_dir: str
-    is_fed: bool
+    number: int  # Its number among all nodes, from 0
+    job: str  # Its name in the cluster: "worker", "ps", "chief", "master" or "evaluator"
+    index: int  # Its index among the nodes of this name
+    cluster: dict[str, tuple[str, ...]]  # Name -> addresses, in the order of the indices
+    default_fs: str  # File system of paths without a scheme
+    working_dir: str  # Working directory of the driver
+    is_fed: bool  # Whether Spark feeds it rows
 
 
 class GuestPlace(Message):
-    """Where a node takes rows.
-
-    Attributes:
-        jvm: Identity of its executor on `host`.
-    """
+    """The address at which a node takes rows."""
 
     number: int
     host: str
-    jvm: str
+    jvm: str  # Identity of its executor on `host`
     data: DataAddress
 
 
@@ -48,11 +34,7 @@ class DealRequest(Message):
 
 
 class Deal(Message):
-    """Which node gets the first of them: the next ones follow in turn, so that all have as many, but for one.
-
-    Attributes:
-        is_over: No node wants rows any more.
-    """
+    """The node that gets the first row; the others get the next rows in turn, so that numbers differ by at most one."""
 
     first: int
-    is_over: bool = False
+    is_over: bool = False  # No node wants more rows

@@ -1,7 +1,7 @@
-"""The messages about rows that workers lease as they go, under parameter servers, and about what became of them.
+"""The messages about rows that workers lease under parameter servers, and about their training.
 
-A worker leases intervals of the epoch's sequence; what it has trained of them, its *receipts* say. They travel with the
-results of the coordinator's closures, and count once the coordinator has them: what it has told the driver is the truth
+A worker leases intervals of the epoch sequence, and reports the trained ones in *receipts*. These travel with the
+results of the coordinator's closures, and count once the coordinator has them: its reports to the driver are the truth
 about a worker that is gone.
 """
 
@@ -15,59 +15,41 @@ from sparktf.wire.sender import NodeMessage
 
 
 class BlockLeaseRequest(NodeMessage):
-    """A worker asks for rows of the training stream to read.
-
-    Attributes:
-        rows: About how many it wants.
-    """
+    """A worker asks for rows of the training stream."""
 
     epoch: int
-    rows: int
+    rows: int  # The approximate number that it wants
 
 
 class BlockLease(Message):
-    """Rows that are this incarnation's alone from now on.
+    """Rows that only this incarnation may train."""
 
-    Attributes:
-        pieces: What to read, in this order; empty where nothing can be leased now.
-        ended: Every row of the epoch is trained, or the epoch is over: nothing will be leased any more. Without
-            pieces and not ended, others hold rows that may come back: ask again, and train meanwhile what is at hand.
-    """
-
-    pieces: tuple[Piece, ...] = ()
+    pieces: tuple[Piece, ...] = ()  # The pieces to read, in this order; empty if nothing can be leased at the moment
+    # Every row of the epoch is trained, or the epoch is over: nothing will be leased any more. If it is False without
+    # pieces, other nodes hold rows that may be returned: train the rows at hand, and ask again.
     ended: bool = False
 
 
 class Receipt(Message):
-    """What one incarnation of a worker has trained in one execution of a closure.
-
-    Attributes:
-        number: From 1 on, without gaps, for each incarnation.
-        steps: Updates.
-        intervals: Of the epoch's sequence: rows that are done, those that were set aside among them.
-        rows: Rows that went into updates; `rows_aside` those that failed a check.
-        replayed: Rows of these that an execution before, which broke off, may have trained already.
-        loss: Sum over rows of the loss, before each update.
-        input: What was read since the receipt before.
-    """
+    """The rows that one incarnation of a worker has trained in one execution of a closure."""
 
     node: NodeId
     incarnation: int
-    number: int
+    number: int  # From 1 on, without gaps, for each incarnation
     epoch: int
-    steps: int
-    intervals: tuple[Interval, ...]
-    rows: int
+    steps: int  # Updates
+    intervals: tuple[Interval, ...]  # Finished intervals of the epoch sequence, rows set aside included
+    rows: int  # Rows that went into updates; `rows_aside` are those that failed a check
     rows_aside: int = 0
-    replayed: int = 0
-    loss: float = 0.0
-    input: NodeInput = NodeInput()
+    replayed: int = 0  # Those of the rows that an earlier, broken-off execution may have trained too
+    loss: float = 0.0  # Sum of the rows' losses, each before its update
+    input: NodeInput = NodeInput()  # Input since the previous receipt
 
 
 class Closed(Message):
-    """The coordinator takes nothing more from this incarnation: what it has not told of counts as not trained.
+    """The coordinator accepts nothing more from this incarnation: rows without a receipt count as not trained.
 
-    The same holds of all incarnations of the node before it.
+    The same applies to all earlier incarnations of the node.
     """
 
     node: NodeId
@@ -75,11 +57,8 @@ class Closed(Message):
 
 
 class Fetched(NodeMessage):
-    """The coordinator tells what it has of its workers: each receipt once, in the order of numbers.
-
-    Attributes:
-        closed: Incarnations that are lost; all of their receipts that will ever count have been told.
-    """
+    """The coordinator's report of its workers' receipts, each once, in the order of their numbers."""
 
     receipts: tuple[Receipt, ...] = ()
+    # Lost incarnations; all their receipts that will ever count are reported
     closed: tuple[Closed, ...] = ()

@@ -1,4 +1,4 @@
-"""A model that lies in storage, for nodes to load: what a run begins from, and what its own is compared with."""
+"""A stored model that nodes load: one that a run begins from, or one that its own is compared with."""
 
 from __future__ import annotations
 
@@ -8,34 +8,21 @@ from sparktf.message import Message
 
 
 class ModelSource(Message):
-    """An exported model, or a checkpoint.
+    """An exported model, or a checkpoint."""
 
-    Attributes:
-        label: What it is called in messages: "version 14", "run churn/2026-11-19", or a path.
-        path: Its folder.
-        files: Names of its files below the folder.
-        version: The published version that it is; None for what is none.
-        run_id: Of the run that trained it; "" where nobody knows.
-        full_date: Day of the training from scratch that its weights go back to, as YYYY-MM-DD; "" where nobody knows.
-    """
-
-    label: str
-    path: str
-    files: tuple[str, ...]
-    version: int | None = None
-    run_id: str = ""
+    label: str  # Its name in messages: "version 14", "run churn/2026-11-19", or a path
+    path: str  # Its folder
+    files: tuple[str, ...]  # Names of its files below the folder
+    version: int | None = None  # Its published version; None if it is not published
+    run_id: str = ""  # The run that trained it; "" if unknown
+    # Day of the training from scratch behind its weights, as YYYY-MM-DD; "" if unknown
     full_date: str = ""
 
 
 class Models(NamedTuple):
-    """The models beside its own that a run has to do with.
+    """The other models of a run."""
 
-    Attributes:
-        init: Whose weights it begins from, where it has no checkpoint of its own.
-        champion: What its own is compared with, once that is trained.
-        anchor: The best of the versions published last, where that is not the champion: see `gate.anchor`.
-    """
-
-    init: ModelSource | None = None
-    champion: ModelSource | None = None
+    init: ModelSource | None = None  # The model whose weights it begins from, without a checkpoint of its own
+    champion: ModelSource | None = None  # The model that its own is compared with after training
+    # The best of the last published versions, if that is not the champion: see `gate.anchor`
     anchor: ModelSource | None = None

@@ -1,4 +1,4 @@
-"""The messages of nodes that another package's cluster reserves: who they are to each other, before ours begin."""
+"""The messages of nodes that another package's cluster reserves, which they exchange before ours begin."""
 
 from __future__ import annotations
 
@@ -8,42 +8,27 @@ from sparktf.message import Message
 
 
 class ReservedNode(Message):
-    """A node as TensorFlowOnSpark knows it.
+    """A node in TensorFlowOnSpark's form."""
 
-    Attributes:
-        executor_id: Its number among all nodes.
-        port: Bound for it; nobody listens there.
-        address: Where its manager listens: a path, or a host and a port.
-        authkey: Of its manager, in hexadecimal digits.
-    """
-
-    executor_id: int
+    executor_id: int  # Its number among all nodes
     host: str
     job_name: str
     task_index: int
-    port: int
+    port: int  # Bound for it; nobody listens there
     tb_pid: int
     tb_port: int
-    address: str | tuple[str, int]
-    authkey: str = Field(repr=False)
+    address: str | tuple[str, int]  # Address of its manager: a path, or a host and a port
+    authkey: str = Field(repr=False)  # Key of its manager, in hexadecimal digits
 
 
 class ReserveRequest(Message):
-    """A node asks who the others are.
+    """A node asks for the other nodes."""
 
-    Attributes:
-        node: It presents itself; None where it only asks.
-    """
-
-    node: ReservedNode | None = None
+    node: ReservedNode | None = None  # The asking node, to be added; None if it only asks
 
 
 class ReservedNodes(Message):
-    """The nodes that have come.
-
-    Attributes:
-        is_whole: Whether these are all.
-    """
+    """The nodes so far."""
 
     nodes: tuple[ReservedNode, ...]
-    is_whole: bool
+    is_whole: bool  # Whether these are all

@@ -1,4 +1,4 @@
-"""Committed checkpoints, as trainers go on from them and evaluators read them."""
+"""Committed checkpoints, for trainers to resume from and for evaluators to read."""
 
 from __future__ import annotations
 
@@ -17,58 +17,40 @@ class BestWeights(Message):
 
 
 class Committed(Message):
-    """A checkpoint that is committed, for the node that evaluates it.
-
-    Attributes:
-        epoch: The one in which its step was the last.
-    """
+    """A committed checkpoint, for the node that evaluates it."""
 
     path: str
     step: int
-    epoch: int
+    epoch: int  # The epoch whose last step it has
     files: tuple[str, ...]
 
 
 class NextCommitRequest(NodeMessage):
-    """An evaluator asks what it is to evaluate. What it was given before, it reads no more."""
+    """An evaluator asks for the next commit. It no longer reads those that it was given before."""
 
 
 class NextCommit(Message):
-    """What an evaluator does next.
+    """The next work of an evaluator."""
 
-    Attributes:
-        commit: To be evaluated; None where there is nothing now.
-        is_over: Nothing more will come.
-        best: Of what is evaluated, once it is over and if the run keeps the best: to be exported.
-        last: Of what is committed, once it is over: a gate compares it where nothing else is exported.
-    """
-
-    commit: Committed | None = None
-    is_over: bool = False
+    commit: Committed | None = None  # The commit to evaluate; None if there is none at the moment
+    is_over: bool = False  # No further commits will come
+    # The best of the evaluated commits, to be exported; only at the end, and if the run keeps the best
     best: BestWeights | None = None
+    # The last commit; only at the end: a gate compares it if nothing else is exported
     last: Committed | None = None
 
 
 class Restore(Message):
-    """The checkpoint a trainer starts from.
-
-    Attributes:
-        rows_aside: Rows of the cursor's epoch that were set aside.
-        evaluated: The validation metrics of these weights are known.
-        best: Where the best weights before are, if the run keeps them.
-        validation: What is known of the weights up to this step.
-        training: The training loss of the epochs before, where anybody looks at it.
-        loss: Of the rows of the cursor's epoch that are trained.
-    """
+    """The checkpoint that a trainer starts from."""
 
     path: str
     step: int
     cursor: Cursor
     rows_trained: int
     files: tuple[str, ...]
-    rows_aside: int = 0
-    evaluated: bool = False
-    best: BestWeights | None = None
-    validation: tuple[Evaluation, ...] = ()
-    training: tuple[Evaluation, ...] = ()
-    loss: EpochLoss = EpochLoss()
+    rows_aside: int = 0  # Rows of the cursor's epoch that were set aside
+    evaluated: bool = False  # Whether the validation metrics of these weights are known
+    best: BestWeights | None = None  # The best earlier weights, if the run keeps them
+    validation: tuple[Evaluation, ...] = ()  # The known validation metrics up to this step
+    training: tuple[Evaluation, ...] = ()  # The training losses of earlier epochs, if they are needed
+    loss: EpochLoss = EpochLoss()  # Training loss of the cursor's epoch so far

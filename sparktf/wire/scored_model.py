@@ -1,10 +1,10 @@
-"""What a Spark task tells the process that scores for its executor, over a socket of the machine.
+"""Messages between a Spark task and the process that scores for its executor, over a local socket.
 
 A message is "load" or "score", with the descriptor of a file that has the arrays (`sparktf.feed.arrays.shared`). The
-answers are "ready", "scored" with a file, and "error" with one too, whose texts are a class of `sparktf.errors` and
-what it says. Meanwhile "beat" comes now and then, with its process id: a task that waits knows that it lives. To
-load, the one array is a `ScoredModel` as JSON. Whatever may be long is in the file: a packet of a socket is cut off, or
-refused, where it is longer than either side thought.
+answers are "ready", "scored" with a file, and "error" with a file whose texts are a class of `sparktf.errors` and its
+message. Meanwhile the process sends "beat" with its id now and then, so that a waiting task knows that it lives. The
+array of "load" is a `ScoredModel` as JSON. Anything of unknown length is in the file: a packet of a socket is truncated
+or refused if it is longer than either side expects.
 """
 
 from __future__ import annotations
@@ -21,27 +21,19 @@ from sparktf.message import Message
 BEAT = "beat"
 SETTINGS, ERROR = "settings", "error"
 CODES, VALUES = "/codes", "/values"
-"""What follows an input's name where it is text: which of the distinct values each row has, and these."""
+"""Suffixes of a text input's name: the code of each row, and the distinct values."""
 
 
 class ScoredModel(Message):
-    """A SavedModel, and how to come by it.
-
-    Attributes:
-        files: Paths below `folder`.
-        key: What it has in common with no other model, nor with another one at the same place later.
-        threads: How many compute for one executor.
-        signature: Which of its functions is called.
-        tags: By which the graph is known; none for the only one.
-    """
+    """A SavedModel, with its location."""
 
     folder: str
-    files: tuple[str, ...]
-    key: str
+    files: tuple[str, ...]  # Paths below `folder`
+    key: str  # Differs from that of every other model, and of a later one at the same place
     hadoop: HadoopConf
-    threads: int
-    signature: str = "serving_default"
-    tags: tuple[str, ...] = ()
+    threads: int  # Threads of an executor's scoring process
+    signature: str = "serving_default"  # Name of the called signature
+    tags: tuple[str, ...] = ()  # Tags of its graph; none for the only one
 
 
 def error_arrays(error: SparkTFError) -> dict[str, Any]:
@@ -49,7 +41,7 @@ def error_arrays(error: SparkTFError) -> dict[str, Any]:
 
 
 def error_of(arrays: Mapping[str, Any]) -> SparkTFError:
-    """Returns the error that `error_arrays` was made of; a `ModelContractError` where it is none of ours."""
+    """Returns the error in `error_arrays`; a `ModelContractError` for another class than sparktf's."""
     name, message = (text.decode() for text in arrays[ERROR])
     return (error_class(name) or ModelContractError)(message)
 

@@ -1,8 +1,8 @@
 """The secret and the certificates of one run's control channel.
 
-The certificate authority lives only in the driver's memory and signs one certificate that every node of the run uses,
-on both sides of the handshake: it proves "belongs to this run", which is all that the channel asks. A stranger is
-refused before the server reads a byte of a message (Flight cannot bound a message's size before it has read it).
+The certificate authority lives only in the driver's memory, and signs one certificate that every node of the run uses
+on both sides of the handshake: it proves membership in the run, and the channel needs no more. Others are refused
+before the server reads a byte of a message (Flight cannot bound a message's size before it has read it).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class TlsMaterial(Message):
 
 
 class ControlAccess(Message):
-    """All that a node needs to call the driver. Travels in Spark's closure and the trainer's stdin, never in a log."""
+    """The access data of a node to the driver. Travels in Spark's closure and the trainer's stdin, never in a log."""
 
     location: str
     secret: str = Field(repr=False)

@@ -1,4 +1,4 @@
-"""Who speaks: the base of all messages of the trainers of an attempt."""
+"""Senders of messages: the base of all messages of an attempt's trainers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sparktf.topology import NodeId
 
 
 class Sender(TypedDict):
-    """The fields of a `NodeMessage` that say whose it is."""
+    """The fields of a `NodeMessage` that identify its sender."""
 
     attempt: int
     node: NodeId
@@ -17,7 +17,7 @@ class Sender(TypedDict):
 
 
 class TrainerKey(NamedTuple):
-    """What tells one trainer from all others of a run."""
+    """Identifies one trainer of a run."""
 
     attempt: int
     node: NodeId
@@ -25,17 +25,13 @@ class TrainerKey(NamedTuple):
 
 
 class NodeMessage(Message):
-    """A message of a trainer or about one; refused if its attempt or incarnation is over.
-
-    Attributes:
-        incarnation: Which of the trainers that this node has had in the attempt, from 0 on.
-        number: Counts what this incarnation sends of one action, from 1 on: sent again, as where an answer was lost, a
-            message keeps its number, and the driver answers as before. 0 for what is not sent again: heartbeats.
-    """
+    """A message of a trainer or about one; refused if its attempt or incarnation is over."""
 
     attempt: int
     node: NodeId
-    incarnation: int = 0
+    incarnation: int = 0  # Number of the node's trainer in the attempt, from 0 on
+    # Counts the messages of this incarnation by action, from 1 on. A message that is sent again because its answer was
+    # lost keeps its number, and the driver repeats the answer. 0 for messages that are never repeated: heartbeats.
     number: int = 0
 
     @property

@@ -1,4 +1,4 @@
-"""What a node's process is given: who it is and where, and what it does there, a training or a function."""
+"""The specification of a node's process: its identity and place, and its work, a training or a function."""
 
 from __future__ import annotations
 
@@ -22,109 +22,86 @@ from sparktf.wire.sender import Sender, TrainerKey
 
 
 class Placed(Message):
-    """Who a node is, and where, for one attempt.
-
-    Attributes:
-        run_root: What it leaves lies below, see `rundir`.
-        incarnation: Which of the trainers that the node has had in the attempt.
-        hadoop: Where the file systems are.
-    """
+    """The identity and the place of a node in one attempt."""
 
     run_id: str
-    run_root: str
+    run_root: str  # Root of its output: see `rundir`
     attempt: int
     node: NodeId
     cluster: ClusterSpec
-    hadoop: HadoopConf = HadoopConf()
-    incarnation: int = 0
+    hadoop: HadoopConf = HadoopConf()  # Configuration of the file systems
+    incarnation: int = 0  # Number of the node's trainer in the attempt
 
     @property
     def sender(self) -> Sender:
-        """What every message of this trainer begins with."""
+        """The sender of this trainer's messages."""
         return Sender(attempt=self.attempt, node=self.node, incarnation=self.incarnation)
 
     @property
     def trainer(self) -> TrainerKey:
-        """Which trainer this makes."""
+        """The key of this trainer."""
         return TrainerKey(**self.sender)
 
     @property
     def leads(self) -> bool:
-        """Whether this trainer decides for all of them, and its files are kept."""
+        """Whether this trainer decides for all, and its files are kept."""
         return self.node == self.cluster.leader
 
 
 class Training(Placed):
-    """A node that trains.
-
-    Attributes:
-        rows: Rows of each planned stream in one epoch.
-        staged: Streams that Spark feeds, whose rows nobody knows beforehand.
-        source_version: Which version of a table the rows are of, if it has any.
-        assets: What `prepare` returned.
-        time_limit: What was left of the run's time when the attempt began; None where there is no limit.
-        init: Whose weights it begins from, where there is nothing to restore.
-        champion: What the trained model is compared with.
-        anchor: What it is compared with besides: see `Models`.
-    """
+    """A node that trains."""
 
     work: Literal["training"] = "training"
     config: JobConfig
     feed: FeedSpec
-    rows: dict[Stream, int]
-    assets: dict[str, Any]
-    staged: tuple[Stream, ...] = ()
-    source_version: int | None = None
+    rows: dict[Stream, int]  # Rows of each planned stream in one epoch
+    assets: dict[str, Any]  # Result of `prepare`
+    staged: tuple[Stream, ...] = ()  # Streams that Spark feeds, whose number of rows is unknown beforehand
+    source_version: int | None = None  # Version of the table that is read, if it has versions
     restore: Restore | None = None
+    # The time left of the run's limit when the attempt began; None without a limit
     time_limit: TimeLimit | None = None
-    init: ModelSource | None = None
-    champion: ModelSource | None = None
-    anchor: ModelSource | None = None
+    init: ModelSource | None = None  # The model whose weights it begins from if there is no checkpoint
+    champion: ModelSource | None = None  # The model that the trained one is compared with
+    anchor: ModelSource | None = None  # Another model to compare with: see `Models`
 
     @property
     def timeouts(self) -> TimeoutsConfig:
-        """How long it waits for what."""
+        """The time limits of the node."""
         return self.config.timeouts
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The modules of the user's that it runs."""
+        """The user's modules that it runs."""
         return tuple(self.config.modules.values())
 
     @property
     def rundir(self) -> RunDirectory:
-        """The run's directory."""
         return RunDirectory(self.run_root, self.config.name, self.run_id)
 
     def has(self, stream: Stream) -> bool:
-        """Whether there is such a stream."""
+        """Whether the run has this stream."""
         return stream in self.staged or bool(self.rows.get(stream))
 
 
 class Function(Placed):
-    """A node that runs a function of another package's program.
-
-    Attributes:
-        function: "module:function".
-        guest: Who the node is to its function.
-        timeouts: How long it waits for what.
-    """
+    """A node that runs a function of another package's program."""
 
     work: Literal["function"] = "function"
-    function: str
-    guest: GuestNode
-    timeouts: TimeoutsConfig
+    function: str  # "module:function"
+    guest: GuestNode  # The node's identity for its function
+    timeouts: TimeoutsConfig  # The time limits of the node
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The modules of the user's that it runs."""
+        """The user's modules that it runs."""
         return (self.function.partition(":")[0],)
 
     @property
     def rundir(self) -> RunDirectory:
-        """Where its log is kept."""
+        """The directory of its log."""
         return RunDirectory(self.run_root, "functions", self.run_id)
 
 
 TrainerSpec = Annotated[Training | Function, Field(discriminator="work")]
-"""Who a node is, where, and what it does."""
+"""The specification of a node's process."""

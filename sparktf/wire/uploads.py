@@ -1,4 +1,4 @@
-"""What nodes tell of the files that they bring to the run's folder: checkpoints and the exported model."""
+"""Nodes' reports of the files that they upload to the run's folder: checkpoints and the exported model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparktf.wire.sender import NodeMessage
 
 
 class StagedFile(Message):
-    """An uploaded file, named relative to its folder."""
+    """An uploaded file, by its name within the folder."""
 
     name: str
     nbytes: int
@@ -21,48 +21,31 @@ class StagedFile(Message):
 
 
 class Uploaded(NodeMessage):
-    """A node's part of a checkpoint is in the staging folder, or could not be brought there.
-
-    Attributes:
-        done: Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`.
-        rows_aside: How many rows of these were set aside.
-        in_doubt: Rows besides these that may be in the weights, of executions that broke off.
-        files: Those that this node has uploaded: the chief, and nodes that wrote a part of the chief's checkpoint.
-        others: Which files others have written, without which the chief's checkpoint is not whole.
-        error: Why files are not there; "" if they are.
-        loss: Of the rows of `epoch` until then.
-    """
+    """A node's part of a checkpoint is in the staging folder, or could not be uploaded."""
 
     step: int
     epoch: int
+    # Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`
     done: tuple[Interval, ...]
     keras: Flavour
-    rows_aside: int = 0
-    in_doubt: int = 0
+    rows_aside: int = 0  # Number of these rows that were set aside
+    in_doubt: int = 0  # Other rows that may be in the weights, from broken-off executions
+    # This node's uploads: it is the chief, or wrote a part of the chief's checkpoint
     files: tuple[StagedFile, ...] = ()
-    others: tuple[str, ...] = ()
-    error: str = ""
-    loss: EpochLoss = EpochLoss()
+    others: tuple[str, ...] = ()  # Files of other nodes that belong to the chief's checkpoint
+    error: str = ""  # Why the files are missing; "" if they are there
+    loss: EpochLoss = EpochLoss()  # Training loss of `epoch` so far
 
 
 class Finished(NodeMessage):
-    """A trainer has done all of its work; it stays until it is told to stop.
-
-    Attributes:
-        model: Files of the exported model in the staging folder.
-        early: A loop of the user's own has left epochs untrained.
-        kept: Which weights the model has, if the best are kept; from who evaluates.
-        folder: Where in the staging folder the model is.
-        stopped: Why there were epochs left, where sparktf's own loop has ended before; from the leader.
-        comparison: What the gate found of the model; from who exports it.
-        ending: How long it took from the last update on, if the node trained in sparktf's own loop.
-    """
+    """A trainer has done all its work, and waits for the order to stop."""
 
     step: int
-    early: bool = False
-    kept: Kept | None = None
-    model: tuple[StagedFile, ...] = ()
-    folder: str = "model"
+    early: bool = False  # A loop of the user's own has left epochs untrained
+    kept: Kept | None = None  # The model's weights, if the best are kept; from the node that evaluates
+    model: tuple[StagedFile, ...] = ()  # Files of the exported model in the staging folder
+    folder: str = "model"  # Folder of the model in the staging folder
+    # Why sparktf's own loop ended with epochs left; from the leader
     stopped: Stopped | None = None
-    comparison: Comparison | None = None
-    ending: Ending | None = None
+    comparison: Comparison | None = None  # The gate's outcome; from the node that exports the model
+    ending: Ending | None = None  # Time since the last update, if the node trained in sparktf's own loop

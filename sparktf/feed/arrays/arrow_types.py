@@ -56,11 +56,7 @@ def takes_bytes(feature: Feature, kind: pa.DataType) -> bool:
 
 
 def filled_type(kind: pa.DataType) -> pa.DataType:
-    """Returns the type in which nulls are filled: Spark's type, which files may store in several ways.
-
-    Args:
-        kind: Type of single values, not of lists.
-    """
+    """Returns the type in which nulls of a non-list type are filled: Spark's, which files may store in several ways."""
     kind = _value_type(kind)
     if pt.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)

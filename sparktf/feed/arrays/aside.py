@@ -20,19 +20,12 @@ Judge = Callable[[str, RowNumbers, Reason], None]
 
 
 class BadRow(NamedTuple):
-    """A row that was set aside, or several consecutive ones.
+    """A row that was set aside, or several consecutive ones."""
 
-    Attributes:
-        origin: The file's path.
-        row: Number of the (first) row there, from 0.
-        rows: Number of rows.
-        column: Column of the bad value; "" if the rows cannot be read at all.
-    """
-
-    origin: str
-    row: int
+    origin: str  # The file's path
+    row: int  # Number of the (first) row there, from 0
     rows: int
-    column: str
+    column: str  # Column of the bad value; "" if the rows cannot be read at all
     reason: str
 
 
@@ -42,15 +35,11 @@ def refuse(origin: str, number: Number, column: str, rows: RowNumbers, reason: R
 
 
 class Handed(NamedTuple):
-    """Rows of the epoch sequence from `first_row` on, of which some may be left out.
-
-    Attributes:
-        places: int64 [n], the rows handed out, counted from the first; None for all.
-    """
+    """Rows of the epoch sequence from `first_row` on, of which some may be left out."""
 
     first_row: int
     rows: int
-    places: RowNumbers | None = None
+    places: RowNumbers | None = None  # int64 [n], the rows handed out, counted from the first; None for all
 
     @property
     def good(self) -> int:

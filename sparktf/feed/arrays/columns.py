@@ -17,15 +17,10 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Strings:
-    """Text, dictionary-encoded: row i is `values[codes[i]]`.
+    """Text, dictionary-encoded: row i is `values[codes[i]]`."""
 
-    Attributes:
-        codes: int32 [rows, *shape].
-        values: object [n_values], distinct `bytes` (UTF-8 for text), of which some may be unused.
-    """
-
-    codes: npt.NDArray[np.int32]
-    values: npt.NDArray[np.object_]
+    codes: npt.NDArray[np.int32]  # int32 [rows, *shape]
+    values: npt.NDArray[np.object_]  # object [n_values], distinct `bytes` (UTF-8 for text), of which some may be unused
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -74,15 +69,11 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Lists of any length: row i is `values[splits[i] : splits[i + 1]]`.
+    """Lists of any length: row i is `values[splits[i] : splits[i + 1]]`."""
 
-    Attributes:
-        values: [n], of all rows in sequence, perhaps with others before the first row and after the last one.
-        splits: int64 [rows + 1].
-    """
-
+    # [n], of all rows in sequence, perhaps with others before the first row and after the last one
     values: Array | Strings
-    splits: npt.NDArray[np.int64]
+    splits: npt.NDArray[np.int64]  # int64 [rows + 1]
 
     def __len__(self) -> int:
         return len(self.splits) - 1
@@ -193,11 +184,7 @@ def _take(column: Column, rows: Array, out: Array | None) -> Column:
 
 
 def concat_rows(parts: Sequence[Columns], out: Mapping[str, Array]) -> Columns:
-    """Returns the rows of all parts (at least one), in order.
-
-    Args:
-        out: As for `take_rows`, of as many rows as all parts have.
-    """
+    """Returns the rows of all parts (at least one), in order; `out` as for `take_rows`, for the rows of all parts."""
     return {key: _concat([part[key] for part in parts], out.get(key)) for key in parts[0]}
 
 

@@ -22,9 +22,9 @@ _EXACT = 1 << 53
 """Integers up to this are exact floats."""
 _EXACT_SCALE = 22
 """Powers of ten up to this exponent are exact floats."""
-_HALF = np.int64(0xFFFFFFFF)
+_HALF = np.int64(0xFFFFFFFF)  # The lower 32 bits of a word
 _UPPER = 2.0**32
-_SPLITTER = float((1 << 27) + 1)
+_SPLITTER = float((1 << 27) + 1)  # Splits a float64 into halves of 26 bits, whose products are exact
 _DOUBT = 2.0**-40
 """Upper bound of the relative error of a quotient's small part."""
 

@@ -19,17 +19,11 @@ Refuse = Callable[[RowNumbers, Reason], None]
 
 
 class Lists(NamedTuple):
-    """The lists of a column.
+    """The lists of a column."""
 
-    Attributes:
-        values: The values of all lists in sequence, truncated to `places` for each row.
-        lengths: int [rows], the number of values of each row; 0 for a null.
-        places: Values that each row must have.
-    """
-
-    values: pa.Array
-    lengths: npt.NDArray[np.int64]
-    places: int
+    values: pa.Array  # The values of all lists in sequence, truncated to `places` for each row
+    lengths: npt.NDArray[np.int64]  # int [rows], the number of values of each row; 0 for a null
+    places: int  # Values that each row must have
 
     @property
     def fill_all(self) -> bool:

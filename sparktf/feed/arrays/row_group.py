@@ -17,26 +17,17 @@ from sparktf.predicate import FillValue
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Rows that are read together: a row group of a file.
+    """Rows that are read together: a row group of a file."""
 
-    Attributes:
-        origin: The file's path, for messages.
-        number: Returns the number of a row in the origin; called only for refused rows.
-        columns: The columns that features use; whole structs if a feature uses one of their fields.
-        rows: Number of its rows in the stream.
-        kept: int64 [rows], the rows of the group in the stream; None for all.
-        fill_null: Column -> value in place of null.
-        unreadable: Why it has no columns, since the file is damaged; "" if it has columns.
-        refused: Unreadable rows of the group, with column and reason; nulls are in their place.
-    """
-
-    origin: str
-    number: Number
+    origin: str  # The file's path, for messages
+    number: Number  # Returns the number of a row in the origin; called only for refused rows
+    # The columns that features use; whole structs if a feature uses one of their fields
     columns: Mapping[str, pa.ChunkedArray]
-    rows: int
-    kept: Array | None = None
-    fill_null: Mapping[str, FillValue] = field(default_factory=dict)
-    unreadable: str = ""
+    rows: int  # Number of its rows in the stream
+    kept: Array | None = None  # int64 [rows], the rows of the group in the stream; None for all
+    fill_null: Mapping[str, FillValue] = field(default_factory=dict)  # Column -> value in place of null
+    unreadable: str = ""  # Why it has no columns, since the file is damaged; "" if it has columns
+    # Unreadable rows of the group, with column and reason; nulls are in their place
     refused: tuple[tuple[int, str, str], ...] = ()
 
     def judge(self, aside: Aside | None, start: int) -> Judge:

@@ -65,11 +65,7 @@ def merged_type(kind: pa.DataType, other: pa.DataType | None) -> pa.DataType:
 
 
 def typed(columns: Mapping[str, pa.ChunkedArray], types: Mapping[str, str]) -> dict[str, pa.ChunkedArray]:
-    """Casts columns without a value to their types in other files.
-
-    Args:
-        types: Column -> Spark type, for columns that have no value in some file.
-    """
+    """Casts columns without a value to their types in other files: `types`, column -> Spark type."""
     return {
         name: column.cast(arrow_type(types[name])) if name in types and is_untyped(column.type) else column
         for name, column in columns.items()

@@ -23,7 +23,7 @@ _LIMIT = (1 << 63) - 1
 _MICROS = {"s": 1_000_000, "ms": 1_000}
 _UNITS = {"s": "seconds", "ms": "milliseconds"}
 _DAY_MS = 86_400_000
-_MAX_DAY = (1 << 31) - 1
+_MAX_DAY = (1 << 31) - 1  # Dates are int32 days
 
 
 def numbers(array: pa.Array, dtype: np.dtype[Any]) -> Array:

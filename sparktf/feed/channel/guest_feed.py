@@ -1,8 +1,8 @@
-"""What Spark feeds to a function of a guest's: a queue of record batches with a bound, and the server that fills it.
+"""Rows that Spark feeds to a function of another package's program: a bounded queue, and the server that fills it.
 
-put       do_put       rows; the call returns when all of them were taken, or nobody wants any more
-answer    do_exchange  rows and then their count; their results come back in their order, while rows still come
-end       action       there are no more rows: whoever asks for some gets none
+put       do_put       rows; the call returns when all of them were taken, or no more are wanted
+answer    do_exchange  rows, then their number; the results are returned in order, while rows still come
+end       action       no more rows come: `take` returns none from then on
 """
 
 from __future__ import annotations
@@ -27,33 +27,24 @@ from sparktf.wire.security import TlsMaterial
 END = "end"
 _ANSWER_ROWS = 1024
 _MOST_ANSWERS = 64 * _ANSWER_ROWS
-"""Results that wait for whoever asked for them, before the function does."""
+"""Upper bound of unsent results: beyond it the function waits."""
 
 
 @dataclass(slots=True)
 class BroughtRows:
-    """Rows that one call brings.
+    """Rows that one call brings."""
 
-    Attributes:
-        wants_answers: Whether each row has a result, which goes back.
-        left: How many of them nobody has taken yet; `owed` counts those that were taken and have no result yet.
-        rows: How many have come.
-        has_ended: Whether no more come.
-        answers: Results that were not sent yet.
-        is_gone: Whether nobody waits for results any more: those that come are dropped.
-    """
-
-    wants_answers: bool = False
-    left: int = 0
+    wants_answers: bool = False  # Whether each row has a result, which is sent back
+    left: int = 0  # Number of rows that are not taken yet; `owed` counts taken rows without a result
     owed: int = 0
-    rows: int = 0
-    has_ended: bool = False
-    answers: list[Any] = field(default_factory=list)
-    is_gone: bool = False
+    rows: int = 0  # Number of rows so far
+    has_ended: bool = False  # Whether no more rows come
+    answers: list[Any] = field(default_factory=list)  # Results to be sent
+    is_gone: bool = False  # Whether the caller has gone: further results are dropped
 
     @property
     def is_answered(self) -> bool:
-        """Whether there are no more results to come."""
+        """Whether all results are given."""
         return self.has_ended and not self.left and not self.owed
 
 
@@ -61,11 +52,11 @@ class GuestQueue:
     """Rows that wait for the function; thread-safe.
 
     Attributes:
-        is_over: Whether the end has come, and all before it was taken.
+        is_over: Whether the end has come, and all rows before it were taken.
     """
 
     def __init__(self, most_nbytes: int) -> None:
-        """Takes so many bytes before whoever brings more waits."""
+        """Makes an empty queue; `put` waits while it holds more than `most_nbytes`."""
         self._most_nbytes = most_nbytes
         self._changed = threading.Condition()
         self._waiting: deque[tuple[pa.RecordBatch | None, BroughtRows]] = deque()
@@ -82,7 +73,7 @@ class GuestQueue:
     # ---- the function's side ----
 
     def take(self, count: int) -> list[Any]:
-        """Returns so many rows; fewer at the end, and of a stream that wants answers at its end. Waits for them."""
+        """Waits for `count` rows and returns them; fewer at the end, also at that of a stream that wants answers."""
         found: list[Any] = []
         while len(found) < count:
             if self._at == len(self._rows) and not self._next(stop=bool(found)):
@@ -94,10 +85,9 @@ class GuestQueue:
         return found
 
     def _next(self, *, stop: bool) -> bool:
-        """Makes the next batch the one whose rows are handed out; returns whether there is one.
+        """Makes the next batch the current one; returns whether there is one.
 
-        Args:
-            stop: At the end of a stream that wants answers, go no further.
+        With `stop` it does not go beyond the end of a stream that wants answers.
         """
         while True:
             with self._changed:
@@ -126,7 +116,7 @@ class GuestQueue:
                     self._changed.notify_all()
 
     def answer(self, results: list[Any]) -> None:
-        """Takes the results of rows that were handed out, in their order; waits while too many were not sent yet.
+        """Takes the results of rows that were handed out, in order; waits while too many are unsent.
 
         Raises:
             ValueError: there are more results than rows that want one.
@@ -146,14 +136,14 @@ class GuestQueue:
                 self._changed.notify_all()
 
     def _may_hoard(self, stream: BroughtRows) -> bool:
-        """Whether results are taken however many are kept.
+        """Whether results are taken without a limit.
 
-        Whoever waits for its turn may be what keeps them from being read: Spark zips the results of two partitions.
+        Waiting callers may keep them from being read: Spark zips the results of two partitions.
         """
         return stream.is_gone or self._terminated or self._turns > 1
 
     def terminate(self) -> None:
-        """Wants no rows any more: what waits, and what comes, is dropped."""
+        """Ends the demand for rows: waiting and later ones are dropped."""
         with self._changed:
             self._terminated = True
             for batch, stream in self._waiting:
@@ -181,12 +171,12 @@ class GuestQueue:
 
     @contextmanager
     def answered(self, stream: BroughtRows) -> Iterator[None]:
-        """Has a stream's rows come while the context lasts, one stream after another; they have results."""
+        """Makes a stream with results the current one within the context; others wait for their turn."""
         with self._changed:
             self._turns += 1
             self._changed.notify_all()
         try:
-            with self._turn:  # rows of two partitions would otherwise be mixed
+            with self._turn:  # else rows of two partitions would be mixed
                 with self._changed:
                     self._answering = deque(one for one in self._answering if not one.is_answered)
                     self._answering.append(stream)
@@ -201,13 +191,13 @@ class GuestQueue:
                 self._changed.notify_all()
 
     def wait_taken(self, stream: BroughtRows) -> None:
-        """Waits until all rows of a stream were taken, or nobody wants any more."""
+        """Waits until all rows of a stream were taken, or no more are wanted."""
         with self._changed:
             while stream.left and not self._terminated:
                 self._changed.wait()
 
     def wait_answers(self, stream: BroughtRows) -> list[Any]:
-        """Returns results of a stream that were not returned yet, once there are some; none if no more are to come."""
+        """Waits for results of a stream and returns those not returned yet; none if no more will come."""
         with self._changed:
             while not stream.answers and not (stream.is_answered or stream.is_gone or self._terminated):
                 self._changed.wait()
@@ -216,25 +206,25 @@ class GuestQueue:
             return found
 
     def forget(self, stream: BroughtRows) -> None:
-        """Nobody waits for the results of a stream any more."""
+        """Drops all further results of a stream."""
         with self._changed:
             stream.is_gone, stream.answers = True, []
             self._changed.notify_all()
 
     def end(self) -> None:
-        """There are no more rows."""
+        """Marks the end of all rows."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
 
 
 class GuestServer(ChannelServer):
-    """Takes rows for a function of a guest's."""
+    """Takes rows for a function of another package's program."""
 
     def __init__(
         self, host: str, port: int | None, folder: Path, secret: str, tls: TlsMaterial | None, queue: GuestQueue
     ) -> None:
-        """Starts to listen; see `ChannelServer`. Raises what that does."""
+        """Starts to listen; see `ChannelServer`, also for errors."""
         super().__init__(host, port, folder, secret, tls, lambda where, options, wire: _Server(where, options, queue))
 
 
@@ -257,7 +247,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        """Takes rows, and returns when they were taken."""
+        """Takes rows, and returns when the function has taken them."""
         stream = BroughtRows()
         for chunk in reader:
             if chunk.data is not None and chunk.data.num_rows:
@@ -272,7 +262,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        """Takes rows, and gives their results back in the same order, while rows still come."""
+        """Takes rows, and returns their results in the same order, while rows still come."""
         stream, sent = BroughtRows(wants_answers=True), 0
         writer.begin(WRAPPED)
         with ThreadPoolExecutor(1, "answered") as pool:
@@ -290,7 +280,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             raise flight.FlightServerError(f"{sent} results for {stream.rows} rows: the function wants no more")
 
     def _brought(self, reader: flight.MetadataRecordBatchReader, stream: BroughtRows) -> int | None:
-        """Takes the rows of a stream in its turn; returns how many were sent, None if that was not said."""
+        """Takes the rows of a stream in its turn; returns the number that was announced, None for none."""
         told = None
         try:
             with self._queue.answered(stream):
@@ -306,7 +296,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
 
 WRAPPED = pa.schema({"batch": pa.large_binary()})
-"""Batches whose schemas may differ, each in a row of its own: a call of Flight has one schema."""
+"""Schema of a row that contains a whole batch: a call of Flight has one schema, but batches may differ."""
 
 
 def wrapped(batch: pa.RecordBatch) -> pa.RecordBatch:

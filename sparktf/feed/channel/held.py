@@ -16,17 +16,11 @@ SPLIT_SPAN = 1 << 40
 
 
 class Queued(NamedTuple):
-    """Rows `[start, stop)` of a permuted shuffle block that wait to be trained.
-
-    Attributes:
-        first_row: Number of the block's first row in its split.
-        rows: Rows of the whole block.
-        held: Holds the block.
-    """
+    """Rows `[start, stop)` of a permuted shuffle block that wait to be trained."""
 
     split: int
-    first_row: int
-    rows: int
+    first_row: int  # Number of the block's first row in its split
+    rows: int  # Rows of the whole block
     start: int
     stop: int
     held: Held
@@ -34,18 +28,12 @@ class Queued(NamedTuple):
 
 @dataclass(slots=True)
 class Held:
-    """The rows of a sealed split, or of a block that another node gave away.
-
-    Attributes:
-        offset: Number of the first row in its split.
-        queued: Parts not read yet.
-        kept: Whether it is kept for later epochs.
-    """
+    """The rows of a sealed split, or of a block that another node gave away."""
 
     data: StagedRows
-    offset: int = 0
-    queued: int = 0
-    kept: bool = False
+    offset: int = 0  # Number in the split of the first row
+    queued: int = 0  # Parts not read yet
+    kept: bool = False  # Whether it is kept for later epochs
 
     def read(self, first_row: int, rows: int) -> list[pa.RecordBatch]:
         """Returns the rows of a block."""

@@ -90,8 +90,7 @@ class SplitServer(flight.FlightServerBase):  # type: ignore[misc]
     ) -> None:
         """Starts to listen; the last three arguments are those of `ChannelServer`'s `start`.
 
-        Args:
-            sealed: Called with each whole split and its rows, before its feeder is answered.
+        `sealed` is called with each whole split and its rows, before its feeder is answered.
         """
         super().__init__(location, **options)
         self._wire = wire

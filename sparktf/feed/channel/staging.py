@@ -60,7 +60,7 @@ class Staging:
         self._folder = folder
         self._files = 0
         self._changed = threading.Condition()
-        # What follows is shared, under the condition's lock.
+        # The following is shared, under the condition's lock.
         self._epoch = -1
         self._came = NodeInput()
         self._keep = False

@@ -20,7 +20,7 @@ _NAMES = {ListKind.NOTHING: "nothing", ListKind.BYTES: "bytes", ListKind.FLOAT: 
 _ONE_VALUE = 0x040A
 """The beginning of a FloatList of one value."""
 _LISTED = 0x0A
-_MOST_NBYTES = 10
+_MOST_NBYTES = 10  # Bytes of the longest varint of 64 bits
 _AT_ONCE = 4096
 """Records parsed at a time: their state stays in the caches."""
 
@@ -98,24 +98,16 @@ def _column(buffer: Bytes, name: str, places: Places, kind: pa.DataType, refuse:
 
 
 class _Lists(NamedTuple):
-    """The values of the records that have any: those of record `rows[i]` are `counts[i]` of `values`.
-
-    Attributes:
-        values: All values in sequence, of the file's type: float32, int64 or binary.
-        is_single: Whether each record is known to have exactly one.
-    """
+    """The values of the records that have any: those of record `rows[i]` are `counts[i]` of `values`."""
 
     rows: Integers
     counts: Integers
-    values: pa.Array
-    is_single: bool = False
+    values: pa.Array  # All values in sequence, of the file's type: float32, int64 or binary
+    is_single: bool = False  # Whether each record is known to have exactly one
 
 
 def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array:
-    """Returns a feature as a column [n_records], null if a record has no value of it.
-
-    Args:
-        kind: The column's type, one of `sparktf.feed.formats.record_types`.
+    """Returns a feature as a column [n_records] of type `kind`; a record without values has a null.
 
     Raises:
         BadFeatureError: a record has values of another kind, several instead of one, or one beyond the type's range.

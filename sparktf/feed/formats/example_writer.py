@@ -20,8 +20,8 @@ from sparktf.sequence import Integers
 
 _FIRST, _SECOND = b"\x0a", b"\x12"
 """Tags of the first and second field, with a length."""
-_BASE = np.uint64(7)
-_MOST_NBYTES = 10
+_BASE = np.uint64(7)  # Bits of a number in each byte of a varint
+_MOST_NBYTES = 10  # Bytes of the longest varint of 64 bits
 
 
 def record_bytes(batch: pa.RecordBatch) -> memoryview:

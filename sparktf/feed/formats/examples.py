@@ -32,7 +32,7 @@ _KEY, _VALUE = 0x0A, 0x12
 """Tags of the first and second field, with a length."""
 _LOW = np.uint64(0x7F)
 _FEATURE_LISTS = 2
-_MOST_LENGTH_BYTES = 5
+_MOST_LENGTH_BYTES = 5  # Bytes of the longest varint of 32 bits
 _LAST_BYTE = 0x80
 """A byte below it ends a varint."""
 _SHORT = PADDING - WORD
@@ -61,15 +61,10 @@ class MalformedError(ValueError):
 
 
 class Places(NamedTuple):
-    """The place of a feature in each record.
+    """The place of a feature in each record."""
 
-    Attributes:
-        kind: int8 [n_records], a `ListKind`; NOTHING if a record has no values of it.
-        start: int64 [n_records], start of the message BytesList, FloatList or Int64List; `stop` is its end.
-    """
-
-    kind: npt.NDArray[np.int8]
-    start: Integers
+    kind: npt.NDArray[np.int8]  # int8 [n_records], a `ListKind`; NOTHING if a record has no values of it
+    start: Integers  # int64 [n_records], start of the message BytesList, FloatList or Int64List; `stop` is its end
     stop: Integers
 
     @classmethod

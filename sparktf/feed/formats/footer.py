@@ -36,12 +36,12 @@ _PLAIN_END = b"\0\x1c\0\0\x1c\0\0\0"
 """End of a footer whose last field is 7, the column orders, as written without encryption."""
 
 _MOST_KEYS, _MOST_PARTS = 1000, 256
-"""Limits of candidates and of parts of a path to examine: other bytes match neither so often nor for so long."""
+"""Limits of candidates and of parts of a path to examine: other bytes hardly ever match more often or longer."""
 
 _TEXT, _NEXT_TEXT, _LONG = 8, 0x18, 15
 """In Thrift: the type of a string, the header of a following string field, and the size marker of a long list."""
 
-_LONGEST_DECIMAL, _DIGITS = 16, 38
+_LONGEST_DECIMAL, _DIGITS = 16, 38  # Bytes and digits of Arrow's decimal128
 _ENUM, _DECIMAL = "ENUM", "DECIMAL"
 
 _EXTENSIONS = "arrow_extensions_enabled"
@@ -52,10 +52,7 @@ PLAIN_TYPES: dict[str, Any] = {
 
 
 def read_metadata(footer: pa.Buffer) -> pq.FileMetaData:
-    """Returns the metadata of a footer, without Arrow's own schema.
-
-    Args:
-        footer: From its first byte to the last byte of the file.
+    """Returns the metadata of a footer, which reaches to the file's last byte, without Arrow's own schema.
 
     Raises:
         pa.ArrowException, OSError, UnicodeDecodeError: Arrow cannot read it.

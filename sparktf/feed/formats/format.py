@@ -34,19 +34,12 @@ class NewReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A format whose files trainers read themselves.
+    """A format whose files trainers read themselves."""
 
-    Attributes:
-        name: Its name in `data.format`.
-        title: Its name in messages.
-        new_reader: Makes a reader of its files.
-        has_footers: Whether its files have footers like Parquet's, with rows and column statistics.
-    """
-
-    name: str
-    title: str
+    name: str  # Its name in `data.format`
+    title: str  # Its name in messages
     new_reader: NewReader
-    has_footers: bool
+    has_footers: bool  # Whether its files have footers like Parquet's, with rows and column statistics
 
 
 PARQUET = Format("parquet", "Parquet", SplitReader, has_footers=True)
@@ -57,5 +50,5 @@ FORMATS: Mapping[str, Format] = MappingProxyType({known.name: known for known in
 
 
 def format_of(spec: FeedSpec) -> Format:
-    """Returns the format of a feed's files, which stored plans tell by the presence of record types."""
+    """Returns the format of a feed's files; in stored plans it follows from the presence of record types."""
     return TFRECORD if spec.record_types else PARQUET

@@ -104,7 +104,6 @@ class SplitReader:
         return tuple((row, names[in_file], _BEYOND) for row, in_file in beyond if in_file in names)
 
     def close(self) -> None:
-        """Closes open files."""
         while self._files:
             self._files.popitem(last=False)[1].close()
 

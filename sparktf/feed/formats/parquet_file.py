@@ -101,7 +101,6 @@ class OpenFile:
         return bool(getattr(self._stream, "is_pinned", False))
 
     def close(self) -> None:
-        """Closes the file."""
         self._source.close()
 
     def parquet(self, **options: Any) -> pq.ParquetFile:
@@ -229,8 +228,7 @@ def group_extent(group: pq.RowGroupMetaData, leaves: Sequence[int]) -> GroupExte
 def differences(planned: FileStamp, found: FileEntry, footer: int | None = None) -> str:
     """Describes how a file differs from the planned one; "" if it is the same.
 
-    Args:
-        footer: CRC-32 of the footer; None if it was compared before.
+    `footer` is the CRC-32 of its footer; None if it was compared before.
     """
     changed = []
     if found.nbytes != planned.nbytes:

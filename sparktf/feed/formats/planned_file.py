@@ -118,10 +118,7 @@ class PlannedFile:
         raise CorruptFileError(f"{split.path} has changed since it was planned (row group {split.row_group})")
 
     def read(self, row_group: int, *, use_threads: bool, columns: Sequence[str] | None = None) -> pa.Table:
-        """Returns the columns of a row group; call `check_read` afterwards.
-
-        Args:
-            columns: Only these of the columns to read.
+        """Returns the columns of a row group, by default all columns to read; call `check_read` afterwards.
 
         Raises:
             CorruptFileError: it is damaged.
@@ -139,11 +136,8 @@ class PlannedFile:
     def beyond(self, row_group: int, table: pa.Table) -> list[tuple[int, str]]:
         """Returns rows and columns whose INT96 timestamps overflow microseconds in 64 bits: Arrow wraps them silently.
 
-        Args:
-            table: The row group as it was read.
-
         Raises:
-            CorruptFileError: it is damaged.
+            CorruptFileError: the row group is damaged.
             StorageError: the file system failed.
         """
         # Wrapped timestamps hardly ever fall into plausible years, and never all of them.
@@ -173,7 +167,6 @@ class PlannedFile:
                 self._check_stamp(split)
 
     def close(self) -> None:
-        """Closes the file."""
         # Nothing was written, and reads have raised their own errors.
         with suppress(OSError):
             self._file.close()

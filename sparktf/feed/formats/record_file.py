@@ -27,8 +27,8 @@ _GZIP = b"\x1f\x8b\x08"
 _MASK_DELTA = 0xA282EAD8
 _LONGEST = 1 << 31
 """No message is longer (protobuf.dev/programming-guides/proto-limits)."""
-_RUNS = (32, 4096)
-_AFTER = 8
+_RUNS = (32, 4096)  # Lengths tested at once: at first, and at most
+_AFTER = 8  # Equal lengths in sequence after which more are tested at once
 
 _length_of = struct.Struct("<Q").unpack_from
 
@@ -50,16 +50,11 @@ class RecordGroup(NamedTuple):
 
 
 class _Chunk(NamedTuple):
-    """Whole records of a file with their headers.
+    """Whole records of a file with their headers."""
 
-    Attributes:
-        start: Their start in the decompressed file.
-        starts: Start of each record's bytes in the content; `stops` are their ends.
-    """
-
-    start: int
+    start: int  # Position in the decompressed file
     content: bytes
-    starts: Integers
+    starts: Integers  # Start of each record's bytes in the content; `stops` are their ends
     stops: Integers
 
 

@@ -26,11 +26,9 @@ class RecordReader:
     def __init__(
         self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
     ) -> None:
-        """Opens nothing yet.
+        """Opens nothing yet; with `sets_aside`, unreadable records are set aside, not refused.
 
-        Args:
-            sets_aside: Set unreadable records aside, rather than refuse them.
-            use_threads: Ignored: records are decoded in the reading thread.
+        `use_threads` is ignored: records are decoded in the reading thread.
         """
         del use_threads
         self._spec = spec

@@ -27,10 +27,7 @@ _NAN_IS_GREATER = (Op.GT, Op.GE)
 
 
 def selected_rows(table: pa.Table, where: Sequence[Condition]) -> Array:
-    """Returns the rows that pass all comparisons, sorted: int64 [n].
-
-    Args:
-        table: The compared columns, by their names in the files, and perhaps others.
+    """Returns the rows that pass all comparisons, sorted: int64 [n]; columns have their names in the files.
 
     Raises:
         KeyError: a column is missing.
@@ -80,8 +77,7 @@ def _to_bool(holds: pa.ChunkedArray) -> Array:
 def decided_rows(group: pq.RowGroupMetaData, leaves: Mapping[str, int], where: Sequence[Condition]) -> int | None:
     """Returns the number of rows that pass if the statistics decide it (none or all); else None.
 
-    Args:
-        leaves: Column -> its position among the physical columns, for columns with reliable statistics.
+    `leaves`: column -> its position among the physical columns, for columns with reliable statistics.
     """
     verdicts = [_verdict(group, leaves, comparison) for comparison in where]
     if any(verdict is False for verdict in verdicts):

@@ -15,10 +15,7 @@ class Reader(Protocol):
     """Reads splits of files of one format; used by one thread."""
 
     def read(self, split: Split, only: Collection[str] | None = None) -> RowGroup:
-        """Returns the rows of a split.
-
-        Args:
-            only: Columns to read. Default: all that features use.
+        """Returns the rows of a split, by default with all columns that features use.
 
         Raises:
             SourceNotFoundError: the file is gone.
@@ -34,7 +31,6 @@ class SplitSequence:
     """Reads splits in sequence; from a remote storage, two readers alternate: one waits while the other decodes."""
 
     def __init__(self, new_reader: Callable[[], Reader], *, is_remote: bool) -> None:
-        """Reads nothing yet."""
         self._splits: deque[Split] = deque()
         self._readers = [new_reader() for _ in range(2 if is_remote else 1)]
         # Each reader has its own thread: it keeps files open, and these have one position each.
@@ -43,7 +39,6 @@ class SplitSequence:
         self._submitted = 0
 
     def add(self, splits: Iterable[Split]) -> None:
-        """Appends splits to read."""
         self._splits.extend(splits)
 
     def read(self, count: int) -> list[RowGroup]:

@@ -42,10 +42,9 @@ def partition_type(kind: str) -> pa.DataType:
 
 
 def repeated(value: PartitionValue, kind: str, rows: int) -> pa.Array:
-    """Returns a partition value as a column [rows] of its Arrow type.
+    """Returns a partition value as a column [rows] of its Arrow type, for a `kind` of `FeedSpec.partition_types`.
 
-    Args:
-        kind: One of `FeedSpec.partition_types`; dates are in ISO format, decimals text, timestamps microseconds.
+    Dates are in ISO format, decimals are text, timestamps are microseconds.
     """
     arrow_type = partition_type(kind)
     return pa.nulls(rows, arrow_type) if value is None else pa.repeat(pa.scalar(value).cast(arrow_type), rows)

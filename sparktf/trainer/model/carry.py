@@ -19,30 +19,19 @@ _KEY = "train.init_tables"
 
 
 class Side(NamedTuple):
-    """One of the two models.
-
-    Attributes:
-        x: Returns its inputs; None if they are unknown.
-        assets: The result of its `prepare`.
-    """
+    """One of the two models."""
 
     model: Any
-    x: Callable[[], Any] | None
-    assets: Mapping[str, Any]
+    x: Callable[[], Any] | None  # Returns its inputs; None if they are unknown
+    assets: Mapping[str, Any]  # The result of its `prepare`
 
 
 class RowsOf(NamedTuple):
-    """The meaning of a table's rows.
+    """The meaning of a table's rows."""
 
-    Attributes:
-        vocabulary: Their vocabulary; None if they have none, or are computed from several.
-        computed_of: These vocabularies.
-        why: The reason why the meaning is unknown.
-    """
-
-    vocabulary: Vocabulary | None = None
-    computed_of: tuple[Vocabulary | None, ...] = ()
-    why: str = ""
+    vocabulary: Vocabulary | None = None  # Their vocabulary; None if they have none, or are computed from several
+    computed_of: tuple[Vocabulary | None, ...] = ()  # The vocabularies that they are computed from
+    why: str = ""  # The reason why the meaning is unknown
 
     @property
     def is_known(self) -> bool:

@@ -34,7 +34,7 @@ class Champion:
         try:
             self._loaded = tf.saved_model.load(str(folder))
             self._predict = self._loaded.signatures["serving_default"]
-        except Exception as error:  # whatever TensorFlow raises over a file that it cannot read, or an op that is gone
+        except Exception as error:  # TensorFlow raises any error for an unreadable file or an unknown op
             raise ModelContractError(f"it does not load: {type(error).__name__}: {first_line(error)}") from error
         self._names = self._inputs()
         ours = traced(lambda: beside.model(beside.layout.x(example(self._spec)), training=False))

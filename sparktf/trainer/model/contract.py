@@ -14,7 +14,7 @@ from sparktf.feature import TEXT, Feature, FeedSpec
 
 
 def check_inputs(model: Any, spec: FeedSpec) -> None:
-    """Checks that the feed fits every input; a subclassed model does not tell its inputs.
+    """Checks that the feed fits every input; the inputs of a subclassed model are unknown.
 
     Keras itself converts between numeric dtypes, and adds or drops a last axis of one value.
 

@@ -16,16 +16,11 @@ RowIndices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The meaning of a table's rows.
+    """The meaning of a table's rows."""
 
-    Attributes:
-        entries: Numbers or strings, each once.
-        rows: The row of each entry.
-        others: Meaning of another row -> row: "unknown 1 of 2". Equal texts mean the same in two vocabularies.
-    """
-
-    entries: pa.Array
-    rows: RowIndices
+    entries: pa.Array  # Numbers or strings, each once
+    rows: RowIndices  # The row of each entry
+    # Meaning of another row -> row: "unknown 1 of 2". Equal texts mean the same in two vocabularies.
     others: Mapping[str, int]
 
     @property
@@ -40,16 +35,11 @@ class Vocabulary:
 
 
 class Moves(NamedTuple):
-    """The moves of rows from one table into another.
+    """The moves of rows from one table into another."""
 
-    Attributes:
-        to: Rows of the target, each filled from the row in `source`.
-        kept: Number of common entries; `new` are only in the target, `left` only in the source.
-    """
-
-    to: RowIndices
+    to: RowIndices  # Rows of the target, each filled from the row in `source`
     source: RowIndices
-    kept: int
+    kept: int  # Number of common entries; `new` are only in the target, `left` only in the source
     new: int
     left: int
 
@@ -67,7 +57,6 @@ def listed(asset: Any, table_rows: int) -> Vocabulary | None:
 
     Args:
         asset: Entries in order, for the last rows of the table; or entry -> row.
-        table_rows: All rows of the table.
     """
     if isinstance(asset, Mapping):
         rows = np.array(list(asset.values()), dtype=object)
@@ -84,7 +73,7 @@ def listed(asset: Any, table_rows: int) -> Vocabulary | None:
 
 
 def moves(ours: Vocabulary, theirs: Vocabulary) -> Moves:
-    """Returns the moves that fill a table of our vocabulary from one of theirs."""
+    """Returns the moves that fill a table of vocabulary `ours` from one of `theirs`."""
     entries, known = ours.entries, theirs.entries
     if entries.type != known.type:
         entries, known = entries.cast(pa.string()), known.cast(pa.string())

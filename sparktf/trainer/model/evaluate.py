@@ -25,16 +25,11 @@ class RowSource(Protocol):
 
 
 class Sharing(NamedTuple):
-    """The nodes that share the rows of an evaluation.
+    """The nodes that share the rows of an evaluation."""
 
-    Attributes:
-        number: This node's number, from 0.
-        sum: Sums an array over all nodes; called on each.
-    """
-
-    number: int
+    number: int  # This node's number, from 0
     nodes: int
-    sum: Callable[[Any], Any]
+    sum: Callable[[Any], Any]  # Sums an array over all nodes; called on each
 
 
 ALONE = Sharing(0, 1, lambda values: values)

@@ -87,7 +87,6 @@ def check_exact(model: Any, losses: list[Any], flavour: Flavour) -> None:
 
 
 def _name(loss: Any) -> str:
-    """Returns the name of a loss object, function or name."""
     return str(loss) if isinstance(loss, str) else str(getattr(loss, "name", getattr(loss, "__name__", type(loss))))
 
 

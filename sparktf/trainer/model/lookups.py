@@ -33,22 +33,17 @@ _ARRANGING = {
     "Tile": 1,
     "Transpose": 1,
 }
-"""Operations whose values all come from their first inputs, and how many of these."""
+"""Operations whose values all come from their first inputs, with the number of these."""
 _JOINING = {"ConcatV2": -1, "Pack": None}
 """The same for all inputs, or all but the last."""
 _INPUT = "PlaceholderWithDefault"
 
 
 class Fed(NamedTuple):
-    """The input of a table.
+    """The input of a table."""
 
-    Attributes:
-        lookups: Layers that it comes from.
-        plainly: It has only outputs of these, unchanged.
-    """
-
-    lookups: tuple[Any, ...] = ()
-    plainly: bool = True
+    lookups: tuple[Any, ...] = ()  # Layers that it comes from
+    plainly: bool = True  # It has only outputs of these, unchanged
 
 
 def tables_of(model: Any) -> list[Any]:
@@ -172,7 +167,7 @@ def _fed(tensors: list[Any], given: dict[Any, Any]) -> Fed:
 
 
 def _before(tensor: Any, *, is_plain: bool) -> Iterator[tuple[Any, bool]]:
-    """Yields the inputs of a tensor's operation, and whether its values are just values of theirs."""
+    """Yields the inputs of a tensor's operation, and whether its values are just rearranged ones of theirs."""
     inputs = list(tensor.op.inputs)
     kind = tensor.op.type
     if kind in _JOINING:

@@ -208,7 +208,7 @@ class UserModel:
         return list(self.model._compile_loss.metrics) if self.flavour == "keras" else []
 
     def check_losses(self) -> None:
-        """Checks what only a call tells; in a replica, once Keras has made its loss objects at a first `compute_loss`.
+        """Checks what only a call shows; in a replica, once a first `compute_loss` has made Keras's loss objects.
 
         Raises:
             ModelContractError: a loss is not a mean over one value, or several, for each row.
@@ -268,7 +268,7 @@ def _flavour(model: Any, name: str) -> Flavour:
 
 
 def _noting_one_number(loss: Any, found: list[Any]) -> Callable[[Any, Any], Any]:
-    """Returns the `call` of a loss, which notes whether it gives one number for all rows: a mean, a sum, whatever."""
+    """Returns the `call` of a loss, which notes whether the result is a single number for all rows, such as a mean."""
     call = loss.call
 
     # Raising here would not do: in a graph, tf_keras has AutoGraph call this, which makes other errors of it.

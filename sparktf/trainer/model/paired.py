@@ -41,15 +41,10 @@ _ALL = ""
 
 
 class Paired(NamedTuple):
-    """States of all models' metrics over all nodes, [models, buckets, values] each, with the challenger first.
+    """States of all models' metrics over all nodes, [models, buckets, values] each, with the challenger first."""
 
-    Attributes:
-        states: "" for all rows, or a slice -> its states.
-        rows: The same -> its rows.
-    """
-
-    states: dict[str, Floats]
-    rows: dict[str, int]
+    states: dict[str, Floats]  # "" for all rows, or a slice -> its states
+    rows: dict[str, int]  # The same keys -> number of rows
 
 
 class PairedEvaluator:

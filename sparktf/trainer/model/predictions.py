@@ -25,15 +25,10 @@ ROW_SPLITS = "_row_splits"
 
 
 class Tolerance(NamedTuple):
-    """The tolerated distance from a stored number.
+    """The tolerated distance from a stored number."""
 
-    Attributes:
-        relative: Relative to the stored number.
-        absolute: In addition, relative to the output's greatest number, but at least to 1.
-    """
-
-    relative: float
-    absolute: float
+    relative: float  # Relative to the stored number
+    absolute: float  # In addition, relative to the output's greatest number, but at least to 1
 
     def __str__(self) -> str:
         return f"{self.relative:g} of it, and {self.absolute:g} of the output's greatest"
@@ -51,20 +46,12 @@ def tolerance(dtypes: Iterable[str]) -> Tolerance:
 
 
 class About(NamedTuple):
-    """Metadata of the arrays.
+    """Metadata of the arrays."""
 
-    Attributes:
-        flavour: Keras flavour of `model.keras`.
-        inputs: Name -> whether it is ragged, in the model's order.
-        output_names: Names of the model's outputs, if there are several.
-        target_names: Targets of the configuration.
-        tolerance: Tolerance of predictions.
-    """
-
-    flavour: str
-    inputs: dict[str, bool]
-    output_names: tuple[str, ...]
-    target_names: tuple[str, ...]
+    flavour: str  # Keras flavour of `model.keras`
+    inputs: dict[str, bool]  # Name -> whether it is ragged, in the model's order
+    output_names: tuple[str, ...]  # Names of the model's outputs, if there are several
+    target_names: tuple[str, ...]  # Targets of the configuration
     tolerance: Tolerance
 
 
@@ -76,7 +63,6 @@ class Predictions(NamedTuple):
     outputs: dict[str, Array]
 
     def write(self, folder: Path) -> None:
-        """Writes the file into a folder."""
         arrays = {f"inputs/{name}": array for name, array in self.inputs.items()}
         arrays |= {f"outputs/{name}": array for name, array in self.outputs.items()}
         arrays["about"] = np.array(json.dumps(self.about._asdict()))
@@ -84,7 +70,6 @@ class Predictions(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> Predictions:
-        """Reads the file in a folder."""
         with np.load(folder / PREDICTIONS, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
         about = json.loads(str(arrays.pop("about")))
@@ -95,7 +80,6 @@ class Predictions(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
         name, ragged = next(iter(self.about.inputs.items()))
         return len(self.inputs[f"{name}{ROW_SPLITS}"]) - 1 if ragged else len(self.inputs[name])
 

@@ -35,7 +35,6 @@ class VariableNames:
         self._owners = {id(v): layer for layer in layers_of(model) for v in _own_variables(layer)}
 
     def of_layer(self, layer: Any) -> str:
-        """Returns the name of a layer."""
         return self._names.get(layer.name, str(layer.name))
 
     def path_of(self, layer: Any) -> str:

@@ -31,26 +31,16 @@ _SHOWN = 240
 
 
 class FoundFile(NamedTuple):
-    """A model's file, and how to build the same model.
-
-    Attributes:
-        label: Name of the file in messages.
-        build: The user's function that made the run's own model.
-        name: `module:function` of that function.
-        params: Its first argument.
-        assets: Its second one: those that lie beside the file.
-        modules: The user's modules.
-        with_optimizer: Restore the optimizer's state, too.
-    """
+    """A model's file, and how to build the same model."""
 
     file: Path
-    label: str
-    build: Callable[..., Any]
-    name: str
-    params: Mapping[str, Any]
-    assets: Mapping[str, Any]
-    modules: frozenset[str]
-    with_optimizer: bool
+    label: str  # Name of the file in messages
+    build: Callable[..., Any]  # The user's function that made the run's own model
+    name: str  # `module:function` of that function
+    params: Mapping[str, Any]  # Its first argument
+    assets: Mapping[str, Any]  # Its second argument: the assets beside the file
+    modules: frozenset[str]  # The user's modules
+    with_optimizer: bool  # Restore the optimizer's state, too
 
 
 def begun_from(model: UserModel, given: FoundFile) -> Any:
@@ -108,7 +98,7 @@ def _weights_alone(
     """Returns a model built by the user's function with the file's weights; or None, and why not.
 
     Args:
-        is_only_way: Try even if the configurations do not tell whether the layers are the same: if they are not, names
+        is_only_way: Try even if the configurations do not show whether the layers are the same: if they are not, names
             or shapes differ.
     """
     by = f"{given.name} with its assets"

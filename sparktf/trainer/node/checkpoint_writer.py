@@ -28,14 +28,11 @@ class CheckpointWriter:
     """Writes and uploads one checkpoint at a time.
 
     Every node writes, since reading variables that are aggregated on read takes a collective; only the leader's files
-    are kept. A failed upload does not end the training: the driver is told in the message of the upload, so that all
-    nodes stay in step. Only the last checkpoint must arrive.
-
-    Attributes:
-        took_s: The longest time of writing and storing one.
+    are kept. A failed upload does not end the training: the message of the upload reports it to the driver, so that
+    all nodes stay in step. Only the last checkpoint must arrive.
     """
 
-    took_s = 0.0
+    took_s = 0.0  # The longest time of writing and storing a checkpoint
 
     def __init__(self, place: Place, keras: Flavour) -> None:
         self._place = place

@@ -1,6 +1,6 @@
 """Decisions at the end of an epoch, by its metrics and by time: early stopping, and the learning rate.
 
-The leader decides, and a sum over all nodes tells the others, since metrics may differ in their last bit.
+The leader decides, and a sum over all nodes spreads the decision, since metrics may differ in their last bit.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class EpochEnd:
     def is_time_up(self, step: int) -> bool:
         """Whether training must end at this step to finish in time; called before each call into TensorFlow.
 
-        Only the leader says so, and only after the first update.
+        Only the leader decides so, and only after the first update.
         """
         if self._limit is None:
             return False

@@ -168,7 +168,7 @@ class BadRowFile:
     """The file of the rows that a node has set aside: a JSON line for each row, or for unreadable rows in sequence."""
 
     def __init__(self, storage: Storage, path: str, warn: Callable[[str], None]) -> None:
-        """Writes nothing yet; `warn` is told if the file cannot be stored, which does not end the run."""
+        """Writes nothing yet; `warn` is called if the file cannot be stored, which does not end the run."""
         self._storage = storage
         self._path = path
         self._warn = warn

@@ -23,7 +23,7 @@ class Datasets:
     """Makes datasets of batches, `(x, y)` or `(x, y, sample_weight)`.
 
     Attributes:
-        error: The error of a feed, which TensorFlow replaces by one of its own.
+        error: The error of a feed, which TensorFlow replaces by another error.
     """
 
     def __init__(self, spec: FeedSpec, batch_size: int) -> None:
@@ -138,7 +138,6 @@ class LowLevelNode(ABC):
         """
 
     def _begin(self) -> None:
-        """Notes that the loop over epochs has begun."""
         if not self._restored:
             raise ModelError("train(node) must call node.restore(model=..., ...) before node.epochs()")
         self._begun = True

@@ -31,7 +31,6 @@ class Member(NamedTuple):
 
     @property
     def extent(self) -> Extent:
-        """The extent of the run."""
         return Extent.of(self.place.spec.config.train)
 
     def ready(

@@ -14,21 +14,13 @@ OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
 class CheckpointEntry(NamedTuple):
-    """A tensor of a checkpoint.
+    """A tensor of a checkpoint."""
 
-    Attributes:
-        key: Its key in the checkpoint.
-        name: Its name in its owner.
-        owner: The object whose state it belongs to.
-        saver: Saves and restores the owner; usually the owner itself.
-        value: The tensor, or a function that reads it.
-    """
-
-    key: str
-    name: str
-    owner: Any
-    saver: Any
-    value: Any
+    key: str  # Its key in the checkpoint
+    name: str  # Its name in its owner
+    owner: Any  # The object whose state it belongs to
+    saver: Any  # Saves and restores the owner; usually the owner itself
+    value: Any  # The tensor, or a function that reads it
 
     @property
     def variable(self) -> Any | None:
@@ -37,7 +29,6 @@ class CheckpointEntry(NamedTuple):
         return variable if isinstance(variable, tf.Variable) else None
 
     def read(self) -> Any:
-        """Returns the tensor."""
         value = getattr(self.value, "tensor", self.value)  # a SaveSpec, TensorFlow's older form
         return value() if callable(value) else value
 

@@ -37,7 +37,6 @@ class Place:
     """
 
     def __init__(self, spec: Training, client: ControlClient, reporter: Reporter, work: Path) -> None:
-        """Connects to nothing yet."""
         self.spec = spec
         self.client = client
         self.work = work
@@ -111,7 +110,7 @@ class Place:
         return {node: WorkerPlace(node=node, incarnation=0, address=address) for node, address in at_first}
 
     def expect_stop(self) -> None:
-        """Treats an order to stop as the orderly end from now on, for a node that has no end of its own."""
+        """Treats an order to stop as the orderly end from now on, for a node that does not end by itself."""
         self._reporter.expect_stop()
 
     def fail(self, error: BaseException) -> NoReturn:

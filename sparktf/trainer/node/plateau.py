@@ -41,15 +41,10 @@ def by_epoch(evaluations: Iterable[Evaluation]) -> list[Evaluation]:
 
 
 class Standstill(NamedTuple):
-    """The time for which a metric has not improved.
+    """The time for which a metric has not improved."""
 
-    Attributes:
-        epochs: Epochs in a row, up to the last one.
-        best: The epoch with the best value, `value`; None if no value was a number.
-    """
-
-    epochs: int = 0
-    best: int | None = None
+    epochs: int = 0  # Epochs in a row, up to the last one
+    best: int | None = None  # The epoch with the best value, `value`; None if no value was a number
     value: float = math.nan
 
 

@@ -14,21 +14,14 @@ from sparktf.wire.restore import Restore
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of one node's training, replaced only by its loop.
-
-    Attributes:
-        step: Updates made in the whole run.
-        rows: Rows of this node's share of the epoch that went into updates in this attempt.
-        is_complete: The epoch is complete: a checkpoint continues with the next one.
-        loss: Mean loss of the last updates; None while unknown.
-        epoch_loss: Loss of the epoch so far, including earlier attempts, as far as losses were reported.
-    """
+    """The position of one node's training, replaced only by its loop."""
 
     epoch: int = 0
-    step: int = 0
-    rows: int = 0
-    is_complete: bool = False
-    loss: float | None = None
+    step: int = 0  # Updates made in the whole run
+    rows: int = 0  # Rows of this node's share of the epoch that went into updates in this attempt
+    is_complete: bool = False  # The epoch is complete: a checkpoint continues with the next one
+    loss: float | None = None  # Mean loss of the last updates; None while unknown
+    # Loss of the epoch so far, including earlier attempts, as far as losses were reported
     epoch_loss: EpochLoss = field(default_factory=EpochLoss)
 
     @classmethod
@@ -40,7 +33,6 @@ class Position:
 
     @property
     def next_epoch(self) -> int:
-        """The epoch to continue with."""
         return self.epoch + self.is_complete
 
     def begun(self, epoch: int) -> Self:
@@ -78,7 +70,6 @@ class Extent(NamedTuple):
 
     @classmethod
     def of(cls, train: TrainConfig) -> Extent:
-        """Returns the extent of a configuration."""
         return cls(train.epochs, train.max_steps, may_stop=train.may_stop)
 
     def is_exhausted(self, step: int) -> bool:
@@ -100,14 +91,8 @@ class Extent(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A node's part of an incomplete epoch, in this attempt.
+    """A node's part of an incomplete epoch, in this attempt."""
 
-    Attributes:
-        intervals: Intervals of the epoch sequence.
-        rows_aside: Rows in them that were left out because they fail a check.
-        in_doubt: Other rows that may be in the weights without a receipt.
-    """
-
-    intervals: Sequence[Interval] = ()
-    rows_aside: int = 0
-    in_doubt: int = 0
+    intervals: Sequence[Interval] = ()  # Intervals of the epoch sequence
+    rows_aside: int = 0  # Rows in them that were left out because they fail a check
+    in_doubt: int = 0  # Other rows that may be in the weights without a receipt

@@ -47,7 +47,7 @@ class Metered(Protocol):
 
 
 class Reporter:
-    """Sends heartbeats from a thread, and ends the process when told to, or when the driver is gone.
+    """Sends heartbeats from a thread, and ends the process when ordered to, or when the driver is gone.
 
     The main thread may be in a collective that no peer will ever answer: then only another thread can end the process.
     """
@@ -67,7 +67,6 @@ class Reporter:
 
     @property
     def progress(self) -> Progress:
-        """The progress for a heartbeat."""
         at = Position() if self._loop is None else self._loop.position
         return Progress(epoch=at.epoch, step=at.step, rows_trained=at.rows, loss=at.loss, phase=self._phase)
 
@@ -85,7 +84,7 @@ class Reporter:
 
     @property
     def workers(self) -> tuple[WorkerPlace, ...]:
-        """Workers that replace those the attempt began with, as the driver last told."""
+        """Workers that replace those the attempt began with, by the driver's last order."""
         return self._workers
 
     def send(self, action: Action, message: Message) -> None:

@@ -70,10 +70,7 @@ class Saves:
         self._writer: StateWriter | None = None
 
     def restore(self, checkpoint: Checkpoint, keras: Flavour) -> bool:
-        """Takes the objects that checkpoints hold, and brings them to the state that this attempt starts from.
-
-        Args:
-            checkpoint: All of its objects exist.
+        """Takes the objects of checkpoints, which all exist, and restores the state that this attempt starts from.
 
         Returns:
             Whether there is one.

@@ -49,18 +49,16 @@ class UserCallbacks:
             callback.on_train_begin()
 
     def begun(self, epoch: int) -> None:
-        """Calls `on_epoch_begin`."""
         for callback in self._callbacks:
             callback.on_epoch_begin(epoch)
 
     def ended(self, epoch: int, logs: Mapping[str, float]) -> bool:
-        """Calls `on_epoch_end`, each with a dict of its own; returns whether one of them ends the training."""
+        """Calls `on_epoch_end`, each with its own dict; returns whether one of them ends the training."""
         for callback in self._callbacks:
             callback.on_epoch_end(epoch, dict(logs))
         return bool(self._model.stop_training)
 
     def end(self, logs: Mapping[str, float]) -> None:
-        """Calls `on_train_end`."""
         for callback in self._callbacks:
             callback.on_train_end(dict(logs))
 

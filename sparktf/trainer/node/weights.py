@@ -27,7 +27,7 @@ from sparktf.trainer.node.position import Position
 from sparktf.wire.restore import BestWeights
 
 _GATE_EVALUATIONS = 2
-"""The gate takes as long as this many evaluations if it reads the rows anew: there are two models."""
+"""The gate takes as long as this many evaluations if it reads the rows again: there are two models."""
 
 
 class PlainCopy(Protocol):
@@ -194,7 +194,7 @@ class Weights:
         self.took_s = max(self.took_s, evaluations * (time.monotonic() - began_s))
 
     def _is_exported(self, position: Position) -> bool:
-        """Whether the weights at a position will be exported whatever their metrics are."""
+        """Whether the weights at a position will be exported independently of their metrics."""
         return self._best is None and self._member.extent.epoch_after(position) is None
 
     def export(self, position: Position) -> Exported:
@@ -209,7 +209,7 @@ class Weights:
         if self._best is None and self._compared is not None and self._compared[0] == position.step:
             return self._compared[1]
         self._member.place.enter("comparing")
-        # An epoch of its own: Spark feeds each epoch once.
+        # A separate epoch number: Spark feeds each epoch once.
         epoch = max(position.epoch, self._member.extent.epochs)
         with self._validation(epoch) as feed:
             return gate.compare(feed)[0]
@@ -229,7 +229,6 @@ class BestEpoch:
     """
 
     def __init__(self, rule: KeepRule, place: Place, sum_over_workers: Callable[[Any], Any]) -> None:
-        """Writes nothing yet."""
         self._rule = rule
         self._place = place
         self._folder = place.work / "best"

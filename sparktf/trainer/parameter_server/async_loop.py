@@ -120,7 +120,7 @@ class AsyncLoop:
         position: Position,
         together: SharedUpdates | None = None,
     ) -> None:
-        """Sends nothing yet; `together` is None if each worker makes updates of its own."""
+        """Sends nothing yet; `together` is None if each worker makes its own updates."""
         self.position = position
         self._together = together
         self._step_before = position.step

@@ -9,29 +9,18 @@ IN_FLIGHT = 3
 
 
 class EpochState(NamedTuple):
-    """The state of an epoch's training.
+    """The state of an epoch's training."""
 
-    Attributes:
-        rows_left: Rows of the epoch without a receipt.
-        budgets: The most updates of each execution in flight.
-        late: Updates that abandoned executions may still make.
-        workers: Workers that can be given work.
-        until_end: Updates until the run's last one; None for no limit.
-        until_save: Updates until a checkpoint is due by steps; None for no such rule.
-        together: Updates are aggregated: executions contribute to the same ones, so that budgets do not add up.
-        save: A checkpoint is due for another reason.
-        rested_s: Seconds of rest in which nothing was sent or came back.
-    """
-
-    rows_left: int
-    budgets: tuple[int, ...]
-    late: int
-    workers: int
-    until_end: int | None
-    until_save: int | None
+    rows_left: int  # Rows of the epoch without a receipt
+    budgets: tuple[int, ...]  # The most updates of each execution in flight
+    late: int  # Updates that abandoned executions may still make
+    workers: int  # Workers that can be given work
+    until_end: int | None  # Updates until the run's last one; None for no limit
+    until_save: int | None  # Updates until a checkpoint is due by steps; None for no such rule
+    # Updates are aggregated: executions contribute to the same ones, so that budgets do not add up
     together: bool = False
-    save: bool = False
-    rested_s: float = 0.0
+    save: bool = False  # A checkpoint is due for another reason
+    rested_s: float = 0.0  # Seconds of rest in which nothing was sent or came back
 
     @property
     def is_over(self) -> bool:
@@ -53,17 +42,11 @@ class EpochState(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """Sizes of executions.
+    """Sizes of executions."""
 
-    Attributes:
-        batch_size: Rows of an update.
-        call_steps: Updates of one execution.
-        drain_s: The longest wait for executions in flight while nothing is sent.
-    """
-
-    batch_size: int
-    call_steps: int
-    drain_s: float
+    batch_size: int  # Rows of an update
+    call_steps: int  # Updates of one execution
+    drain_s: float  # The longest wait for executions in flight while nothing is sent
 
 
 class Send(NamedTuple):

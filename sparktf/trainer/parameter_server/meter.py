@@ -43,7 +43,6 @@ class Connections:
     """All TCP connections of this process; closed ones count as last seen."""
 
     def __init__(self) -> None:
-        """Looks at nothing yet."""
         self._lock = threading.Lock()
         self._seen: dict[str, Traffic] = {}
 
@@ -131,7 +130,7 @@ class WorkMeter:
         """Notes that its updates are made.
 
         Args:
-            stages: Seconds of reading and of computing, NaN if not measured; empty if they cannot be told apart.
+            stages: Seconds of reading and of computing, NaN if not measured; empty if they cannot be distinguished.
             stale: int64 [updates]: the staleness of each; empty if not measured.
         """
         with self._lock:

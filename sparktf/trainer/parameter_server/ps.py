@@ -1,4 +1,4 @@
-"""A parameter server: it holds variables, and writes and reads their files when the coordinator says so.
+"""A parameter server: it holds variables, and writes and reads their files by the coordinator's orders.
 
 Workers share its way to start TensorFlow's server, and to report that they are ready.
 """

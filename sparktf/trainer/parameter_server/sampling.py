@@ -24,7 +24,6 @@ def is_measured(number: int, since_new: int, first: int) -> bool:
     """Whether an execution measures.
 
     Args:
-        number: The execution's number.
         since_new: Executions sent since the last worker joined.
         first: Executions sent at once: those that follow a join may be the new worker's first.
     """
@@ -51,10 +50,9 @@ class Sampling:
         """Traces nothing yet.
 
         Args:
-            measured: The function that measures.
-            trace: Traces the plain one.
+            trace: Traces the plain function.
             traced_s: Seconds that tracing `measured` took.
-            first: As of `is_measured`.
+            first: See `is_measured`.
         """
         self._measured = measured
         self._plain: Any = None

@@ -34,7 +34,6 @@ class Scheduling:
     """
 
     def __init__(self, member: Member, connection: Connection) -> None:
-        """Sends nothing yet."""
         cluster, self._succession = connection
         place = member.place
         spec, config = place.spec, place.spec.config

@@ -1,4 +1,4 @@
-"""The coordinator's account of what workers have trained: for a lost worker it is what counts."""
+"""The coordinator's account of the rows that workers have trained; for a lost worker it alone counts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,6 @@ class EpochTally:
         return self._intervals
 
     def add(self, receipt: Receipt) -> None:
-        """Adds a worker's receipt."""
         self.steps += receipt.steps
         self.rows += receipt.rows
         self.rows_aside += receipt.rows_aside
@@ -74,11 +73,9 @@ class Tally:
         return list(self._known.values())
 
     def of(self, epoch: int) -> EpochTally:
-        """Returns the tally of an epoch."""
         return self._epochs.setdefault(epoch, EpochTally())
 
     def forget_before(self, epoch: int) -> None:
-        """Drops earlier epochs."""
         self._epochs = {number: tally for number, tally in self._epochs.items() if number >= epoch}
 
     def take(self, answer: bytes) -> list[Receipt]:

@@ -19,7 +19,7 @@ class Telling:
         """Starts the thread."""
         self._place = place
         self._changed = threading.Condition()
-        # What follows is shared with the thread, under the condition's lock.
+        # The following is shared with the thread, under the condition's lock.
         self._receipts: list[Receipt] = []
         self._closed: list[Closed] = []
         self._is_telling = False

@@ -58,7 +58,6 @@ class Worker:
     """
 
     def __init__(self, place: Place, source: Input) -> None:
-        """Opens nothing yet."""
         self.position = Position()
         self.meter = WorkMeter()
         self._spec = place.spec

@@ -43,15 +43,10 @@ class LoopSettings(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """A node's wishes before a call: a wish of one node is done by all. Each is asked for once.
+    """A node's wishes before a call: a wish of one node is done by all. Each is asked for once."""
 
-    Attributes:
-        save: A checkpoint by time, or by the driver's order.
-        end: The end of training.
-    """
-
-    save: bool
-    end: bool
+    save: bool  # A checkpoint by time, or by the driver's order
+    end: bool  # The end of training
 
 
 class Agreement(NamedTuple):

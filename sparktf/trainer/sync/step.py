@@ -35,17 +35,11 @@ from sparktf.trainer.model.tracing import traced
 
 
 class _Place(NamedTuple):
-    """The form of the gradient of a variable, or of a whole ShardedEmbedding.
+    """The form of the gradient of a variable, or of a whole ShardedEmbedding."""
 
-    Attributes:
-        shape: Shape of the variable or table.
-        length: The most rows of a sparse gradient.
-        filler: Index of padding rows: none of a table's, whose rows count as used once they get a gradient.
-    """
-
-    shape: tuple[int, ...]
-    length: int
-    filler: int
+    shape: tuple[int, ...]  # Shape of the variable or table
+    length: int  # The most rows of a sparse gradient
+    filler: int  # Index of padding rows: none of a table's, whose rows count as used once they get a gradient
 
 
 class UpdateFunction:
@@ -107,7 +101,7 @@ class UpdateFunction:
         _, weighted = tf.while_loop(lambda k, _: k < updates, update, start)
         return weighted / tf.cast(tf.reduce_sum(totals), tf.float32)
 
-    # Nothing of ours is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
+    # AutoGraph is not needed here; Keras converts a layer's own `call` in the flavour that does so.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _replica(self, rows: Tensors, counts: Any, ends: Any, total: Any) -> Any:
         context = tf.distribute.get_replica_context()

@@ -10,8 +10,7 @@ import tensorflow as tf
 def make_strategy(nodes: int, devices: int | None) -> Any:
     """Returns the strategy for this many nodes; the multi-worker one reads TF_CONFIG and connects to its peers here.
 
-    Args:
-        devices: Replicas on a single node; None for one, on the device that TensorFlow chooses.
+    A single node has `devices` replicas; None is one replica, on the device that TensorFlow chooses.
     """
     if nodes > 1:
         return tf.distribute.MultiWorkerMirroredStrategy()

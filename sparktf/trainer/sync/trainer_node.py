@@ -16,13 +16,9 @@ from sparktf.trainer.node.position import Position
 
 
 class TrainerNode(LowLevelNode):
-    """Implements `sparktf.Node` on a worker.
+    """Implements `sparktf.Node` on a worker."""
 
-    Attributes:
-        position: Position of the user's loop, changed by this object only.
-    """
-
-    position = Position()
+    position = Position()  # Position of the user's loop, changed by this object only
 
     def __init__(self, member: Member) -> None:
         spec = member.place.spec

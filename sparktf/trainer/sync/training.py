@@ -20,12 +20,9 @@ from sparktf.trainer.sync.trainer_node import TrainerNode
 
 
 def train_synchronously(place: Place, *, mirrored: bool) -> None:
-    """Trains as specified; ends the process, or raises.
+    """Trains as specified, `mirrored` with a replica on each device of the node; ends the process, or raises.
 
     Make the strategy before anything else, even before importing the user's module, which may already touch TensorFlow.
-
-    Args:
-        mirrored: A single node has a replica on each of its devices.
     """
     tf.get_logger().setLevel("ERROR")
     member = member_of(place, mirrored=mirrored)

@@ -16,19 +16,13 @@ PART_NBYTES = 32 << 20
 
 
 class OwnedVariable(NamedTuple):
-    """A variable that a parameter server holds.
+    """A variable that a parameter server holds."""
 
-    Attributes:
-        key: Name in the checkpoint.
-        family: A part holds variables of one family only, so that it can be read without the others.
-        itemsize: Bytes of a value.
-    """
-
-    key: str
+    key: str  # Name in the checkpoint
     server: int
-    family: str
+    family: str  # A part holds variables of one family only, so that it can be read without the others
     shape: tuple[int, ...]
-    itemsize: int
+    itemsize: int  # Bytes of a value
 
     @property
     def row_nbytes(self) -> int:
@@ -44,19 +38,13 @@ class OwnedVariable(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The content of one data file.
-
-    Attributes:
-        keys: Its variables.
-        rows: Rows of a single variable; None for whole variables.
-        shape: Shape of that variable.
-    """
+    """The content of one data file."""
 
     server: int
-    keys: tuple[str, ...]
+    keys: tuple[str, ...]  # Its variables
     nbytes: int
-    rows: Interval | None = None
-    shape: tuple[int, ...] = ()
+    rows: Interval | None = None  # Rows of a single variable; None for whole variables
+    shape: tuple[int, ...] = ()  # Shape of that variable
 
 
 def parts_of(variables: Sequence[OwnedVariable], limit: int = PART_NBYTES) -> list[Part]:

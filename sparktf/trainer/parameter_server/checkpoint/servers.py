@@ -29,7 +29,6 @@ class Servers:
     """All `count` parameter servers, which work on a checkpoint at the same time."""
 
     def __init__(self, count: int) -> None:
-        """Asks nothing yet."""
         self.count = count
         texts = tf.TensorSpec((count,), tf.string)
         self._asked = tf.function(self._ask_all, input_signature=[texts], autograph=False)

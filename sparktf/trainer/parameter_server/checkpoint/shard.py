@@ -36,7 +36,6 @@ class Shard:
     """Carries out the coordinator's orders in sequence; TensorFlow itself writes and reads the files."""
 
     def __init__(self, place: Place) -> None:
-        """Writes nothing yet."""
         self._place = place
         self._folder = place.work / "shard"
         self._names: set[str] = set()

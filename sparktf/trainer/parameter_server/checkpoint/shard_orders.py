@@ -24,15 +24,10 @@ class Begin(Message):
 
 
 class PartFile(Message):
-    """A written data file with its index.
+    """A written data file with its index."""
 
-    Attributes:
-        local: Prefix of both in the folder.
-        name: Name of the data file in the checkpoint.
-    """
-
-    local: str
-    name: str
+    local: str  # Prefix of both in the folder
+    name: str  # Name of the data file in the checkpoint
     nbytes: int
 
 
@@ -44,7 +39,7 @@ class Check(Message):
 
 
 class Upload(Message):
-    """Uploads the checked files while training goes on, and tells the driver."""
+    """Uploads the checked files while training goes on, and reports to the driver."""
 
     kind: Literal["upload"] = "upload"
     step: int
@@ -77,16 +72,9 @@ ORDER: TypeAdapter[ShardOrder] = TypeAdapter(Annotated[ShardOrder, Field(discrim
 
 
 class ShardAnswer(Message):
-    """A parameter server's answer.
+    """A parameter server's answer."""
 
-    Attributes:
-        busy: The thread is still at work.
-        error: The error of the order or the thread; "" for none.
-        folder: Folder of the files on the server's disk.
-        indexes: Indexes of the parts in their order, in Base64.
-    """
-
-    busy: bool = False
-    error: str = ""
-    folder: str = ""
-    indexes: tuple[str, ...] = ()
+    busy: bool = False  # The thread is still at work
+    error: str = ""  # The error of the order or the thread; "" for none
+    folder: str = ""  # Folder of the files on the server's disk
+    indexes: tuple[str, ...] = ()  # Indexes of the parts in their order, in Base64

@@ -35,7 +35,6 @@ class ShardWriter:
 
         Args:
             variables: Variables on servers, by key.
-            parts: Parts of these variables.
             own: All other state.
             graph: The object graph.
         """
@@ -120,7 +119,7 @@ class ShardWriter:
 
 
 def _writing(tensors: Callable[[], list[Any]], part: Part, folder: Any, number: int) -> Callable[[], Any]:
-    """Returns an operation that writes a part into a folder, as a checkpoint of its own."""
+    """Returns an operation that writes a part into a folder, as a separate checkpoint."""
 
     def write() -> Any:
         values = tensors()

@@ -8,7 +8,7 @@ from enum import Enum, auto
 
 _ANSWER_S = 1.0
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
-"""HTTP/2's client preface and an empty SETTINGS frame; a gRPC server answers with settings of its own."""
+"""HTTP/2's client preface and an empty SETTINGS frame; a gRPC server answers with its own settings."""
 
 
 class Probe(Enum):

@@ -12,19 +12,12 @@ _TRIED_AGAIN = 3
 
 
 class Reach(NamedTuple):
-    """The state of a worker's place in the cluster.
+    """The state of a worker's place in the cluster."""
 
-    Attributes:
-        is_lost: TensorFlow has lost the worker.
-        incarnation: The incarnation that TensorFlow knows.
-        now: The worker that the driver names, with the address of the stand-in if one is used.
-        is_called: An execution is in progress.
-    """
-
-    is_lost: bool
-    incarnation: int
-    now: WorkerPlace
-    is_called: bool = False
+    is_lost: bool  # TensorFlow has lost the worker
+    incarnation: int  # The incarnation that TensorFlow knows
+    now: WorkerPlace  # The worker that the driver names, with the address of the stand-in if one is used
+    is_called: bool = False  # An execution is in progress
 
 
 def reach(incarnation: int, now: WorkerPlace, error: object, answered: object, *, has_call: bool) -> Reach:
@@ -46,14 +39,10 @@ def are_there(places: Iterable[WorkerPlace]) -> bool:
 
 
 class Call(NamedTuple):
-    """An execution on a worker.
+    """An execution on a worker."""
 
-    Attributes:
-        place: The worker that TensorFlow called.
-        gone_s: When that worker was first known to be lost, by the monotonic clock; None while it lives.
-    """
-
-    place: WorkerPlace
+    place: WorkerPlace  # The worker that TensorFlow called
+    # When that worker was first known to be lost, by the monotonic clock; None while it lives
     gone_s: float | None = None
 
 
@@ -70,8 +59,7 @@ def are_filled(seats: Sequence[Reach], waited_s: float) -> bool:
 def is_cut_off(call: Call, now_s: float, stop_s: float) -> bool:
     """Returns whether a call will never return, provided that the worker's host is unreachable.
 
-    Args:
-        stop_s: Time to end a frozen worker, which breaks its connections.
+    `stop_s` is the time to end a frozen worker, which breaks its connections.
     """
     return _is_gone_for(call, now_s, stop_s + KNOBS.reconnect_s)
 

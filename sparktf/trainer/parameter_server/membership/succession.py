@@ -194,7 +194,7 @@ class Succession:
                 if node.index not in self._standing:
                     self._standing[node.index] = self._stand_ins.start(node.index)
             elif place.address and not door.is_open:
-                # TensorFlow sees no failure at the stand-in, so it has to be told to send the definition again.
+                # TensorFlow sees no failure at the stand-in, so it must be made to send the definition again.
                 self._coordinator._cluster.failure_handler._cluster_due_for_update_or_finish.set()
             if (call := door.call) is not None:
                 is_gone = error is None and place.incarnation > call.place.incarnation

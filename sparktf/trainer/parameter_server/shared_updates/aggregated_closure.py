@@ -68,8 +68,7 @@ class AggregatedClosure:
     def _gradients_of(self, rows: Tensors, n: Any, tries: Any, who: Any, number: Any) -> tuple[Any, Any]:
         """Brings the gradients of all rows into updates; returns the number of rows that went in, and their loss sum.
 
-        Args:
-            tries: The most gradients to compute, so that a worker that is always late returns, too.
+        It computes at most `tries` gradients, so that a worker that is always late returns, too.
         """
 
         def goes_on(left: Any, done: Any, total: Any, number: Any) -> Any:

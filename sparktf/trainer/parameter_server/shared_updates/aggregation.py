@@ -42,7 +42,7 @@ class Aggregation:
         script_ops._py_funcs._funcs.update(self._functions)
         threading.Thread(target=self._run, name="updates", daemon=True).start()
 
-    # ---- what the loop needs ----
+    # ---- the loop's side ----
 
     @property
     def steps(self) -> int:
@@ -86,7 +86,7 @@ class Aggregation:
                 self._rounds.succeed(node.index, incarnation)
             self._changed.notify_all()
 
-    # ---- what workers call ----
+    # ---- the workers' side ----
 
     def _begin(self, who: Array) -> Any:
         has_rows = bool(who[2])

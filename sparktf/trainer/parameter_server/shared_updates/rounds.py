@@ -30,31 +30,20 @@ NO_ROUND = -1
 
 
 class Phase(Enum):
-    """The state of a round.
+    """The state of a round."""
 
-    Attributes:
-        CLOSED: No worker takes part: a checkpoint or the end is due.
-        OPEN: Workers take part.
-        FULL: All gradients have arrived: the update is being made.
-        VOID: The gradients are being thrown away.
-    """
-
-    CLOSED = "closed"
-    OPEN = "open"
-    FULL = "full"
-    VOID = "void"
+    CLOSED = "closed"  # No worker takes part: a checkpoint or the end is due
+    OPEN = "open"  # Workers take part
+    FULL = "full"  # All gradients have arrived: the update is being made
+    VOID = "void"  # The gradients are being thrown away
 
 
 class Who(NamedTuple):
-    """One execution on a worker, by the worker's index.
-
-    Attributes:
-        take: Number of its rows, increasing; 0 if it has none.
-    """
+    """One execution on a worker, by the worker's index."""
 
     worker: int
     incarnation: int
-    take: int = 0
+    take: int = 0  # Number of its rows, increasing; 0 if it has none
 
 
 class RoundVerdict(Enum):
@@ -66,14 +55,10 @@ class RoundVerdict(Enum):
 
 
 class RoundOutcome(NamedTuple):
-    """The answer to a worker about its gradient.
-
-    Attributes:
-        number: The round to compute the next gradient for, or `NO_ROUND`.
-    """
+    """The answer to a worker about its gradient."""
 
     verdict: RoundVerdict
-    number: int
+    number: int  # The round to compute the next gradient for, or `NO_ROUND`
 
 
 class Contribution(NamedTuple):

@@ -1,4 +1,4 @@
-"""The closure of a worker: updates of the model with rows of its own process."""
+"""The closure of a worker: updates of the model with rows of the worker's process."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Closure:
     def _read(self) -> list[Any]:
         return PackedVariables(self._variables, self._small).flat
 
-    # Nothing of ours is for AutoGraph; Keras converts a layer's own `call` where its flavour does so.
+    # AutoGraph is not needed here; Keras converts a layer's own `call` in the flavour that does so.
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _update(self, rows: Tensors, table: Any) -> tuple[Any, ...]:
         touched, applied = Touched(self._variables), self._stale.read()

@@ -56,8 +56,7 @@ class PackedRows:
     def gradients(self, variables: Sequence[Any], found: Sequence[Any]) -> list[Any]:
         """Returns the gradients by all variables of the update; those of rows are on their servers.
 
-        Args:
-            found: Other contributions to them, such as of a regularizer.
+        `found` are other contributions to them, such as of a regularizer.
         """
         merged = list(found)
         for place, variable in enumerate(variables):
@@ -71,7 +70,7 @@ class PackedRows:
         return merged
 
     def _rows_of(self, alone: Any, shards: Sequence[Any], ids: Any) -> Any:
-        """Returns the rows of ids [n]; looks them up as the layer would by itself where that must be."""
+        """Returns the rows of ids [n]; looks them up as the layer does by itself if packing is impossible."""
         if tf.compat.v1.get_default_graph() is not self._graph:
             return alone(shards, ids)
         count = len(shards)

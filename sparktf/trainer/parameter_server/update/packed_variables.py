@@ -22,11 +22,7 @@ _SMALL_NBYTES = 1 << 17
 
 
 def small(variables: Sequence[Any], gradients: Sequence[Any]) -> list[int]:
-    """Returns the places of the tf.Variables to pack.
-
-    Args:
-        gradients: Example gradients by these variables: a sparse one belongs to a variable that is not read whole.
-    """
+    """Returns the places of the tf.Variables to pack, given example gradients: those of partly read ones are sparse."""
     pairs = enumerate(zip(variables, gradients, strict=True))
     return [i for i, (variable, gradient) in pairs if isinstance(gradient, tf.Tensor) and _is_small(variable, gradient)]
 
@@ -43,7 +39,6 @@ class PackedVariables:
         """Reads them.
 
         Args:
-            variables: The tf.Variables of the update.
             places: The result of `small`.
             read: The result of `read` if they have not changed since.
         """

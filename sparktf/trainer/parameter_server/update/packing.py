@@ -24,7 +24,7 @@ DONE = "sparktf_done"
 """Token of the PyFunc that marks a take as trained: (take, sums, stale) -> receipts, as JSON.
 
 sums: float32 [3], of the loss over the rows, and of the seconds of reading and of computing, NaN if not measured; [1]
-if these cannot be told apart. stale: int64 [updates], the staleness of each update; empty if not measured.
+if these cannot be distinguished. stale: int64 [updates], the staleness of each update; empty if not measured.
 """
 
 PART_DONE = "sparktf_part_done"

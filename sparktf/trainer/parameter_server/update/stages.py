@@ -107,7 +107,6 @@ class StaleUpdates:
         """Notes the staleness of an update when it is applied.
 
         Args:
-            table: The table of its execution.
             before: The result of `read` when it began.
             writes: The operations that apply it to a variable of the model.
         """
