@@ -32,14 +32,10 @@ _NBYTES_PER_WEIGHT = 12
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A checkpoint that is whole, and the attempt's books of that moment: nodes go on writing to them.
-
-    Attributes:
-        record: Without what the trainers have told with the checkpoint.
-    """
+    """A checkpoint that is whole, and the attempt's books of that moment: nodes go on writing to them."""
 
     save: Save
-    record: CheckpointRecord
+    record: CheckpointRecord  # Without what the trainers have told with the checkpoint
     versions: dict[str, str]
 
 

@@ -47,45 +47,29 @@ class Basis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A run that has not begun, as far as those who look at it know.
+    """A run that has not begun, as far as those who look at it know."""
 
-    Attributes:
-        config: With its paths normalised.
-        slots: That its master promises.
-        has: What there is to look at.
-        given_rdd: Whether the run was handed an RDD, which Spark surely feeds.
-        rundir: None where nothing says which run it is.
-        settings: Spark's, as the application has them; with `Basis.SPARK`.
-        leaves_slots: Whether the nodes leave Spark a slot of each executor; with `Basis.AGENTS`.
-    """
-
-    config: JobConfig
-    slots: Slots
+    config: JobConfig  # With its paths normalised
+    slots: Slots  # That its master promises
     systems: FileSystems
-    has: Collection[Basis] = ()
-    given_rdd: bool = False
-    rundir: RunDirectory | None = None
+    has: Collection[Basis] = ()  # What there is to look at
+    given_rdd: bool = False  # Whether the run was handed an RDD, which Spark surely feeds
+    rundir: RunDirectory | None = None  # None where nothing says which run it is
+    # Spark's, as the application has them; with `Basis.SPARK`
     settings: Mapping[str, str] = field(default_factory=dict)
-    leaves_slots: bool = True
+    leaves_slots: bool = True  # Whether the nodes leave Spark a slot of each executor; with `Basis.AGENTS`
 
 
 @dataclass
 class Findings:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        known: What is as it should be, a line each.
-        unknown: What could not be looked at without Spark, TensorFlow and writing.
-        left: What nobody looks at before a run.
-        warnings: What does not refuse the run.
-        errors: What is wrong, in the order in which a run would meet it.
-    """
-
-    known: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)  # What is as it should be, a line each
+    # What could not be looked at without Spark, TensorFlow and writing
     unknown: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    errors: list[SparkTFError] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)  # What nobody looks at before a run
+    warnings: list[str] = field(default_factory=list)  # What does not refuse the run
+    errors: list[SparkTFError] = field(default_factory=list)  # What is wrong, in the order in which a run would meet it
 
     @contextmanager
     def part(self) -> Iterator[None]:
@@ -104,12 +88,9 @@ class Findings:
 
 
 class RunCheck(NamedTuple):
-    """One reason to refuse a run.
+    """One reason to refuse a run."""
 
-    Attributes:
-        look: Raises the error that refuses the run; adds to the findings what is to be told otherwise.
-    """
-
+    # Raises the error that refuses the run; adds to the findings what is to be told otherwise
     look: Callable[[Scene, Findings], None]
     needs: frozenset[Basis]
 

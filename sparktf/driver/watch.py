@@ -25,36 +25,21 @@ from sparktf.wire.control import Metrics, Progress
 
 
 class Due(NamedTuple):
-    """What an attempt's books say is to be done now.
-
-    Attributes:
-        commits: Checkpoints that are whole.
-        weights: Of the model, once it is known.
-        carried: What it begins with of another run's model, once that is known.
-        metrics: Not shown yet; `warnings` likewise.
-        evaluates: The training is done, and the evaluator is not.
-    """
+    """What an attempt's books say is to be done now."""
 
     outcome: Outcome
-    commits: list[Commit]
-    weights: int | None
-    carried: Carried | None
-    metrics: list[Metrics]
+    commits: list[Commit]  # Checkpoints that are whole
+    weights: int | None  # Of the model, once it is known
+    carried: Carried | None  # What it begins with of another run's model, once that is known
+    metrics: list[Metrics]  # Not shown yet; `warnings` likewise
     warnings: list[str]
     progress: list[Progress]
-    evaluates: bool
+    evaluates: bool  # The training is done, and the evaluator is not
 
 
 @dataclass
 class Watch:
-    """The thread that watches one attempt. It never touches the storage: the writer does.
-
-    Attributes:
-        planned: Rows of an epoch; 0 while unknown.
-        emit: Takes events of the run; `warn` what its result should mention, `warn_once` what it mentions once however
-            many attempts say it.
-        course: How the attempt went so far.
-    """
+    """The thread that watches one attempt. It never touches the storage: the writer does."""
 
     gang: Gang
     config: JobConfig
@@ -64,11 +49,13 @@ class Watch:
     committer: Committer
     writer: Writer
     display: Display
-    planned: int
+    planned: int  # Rows of an epoch; 0 while unknown
+    # Takes events of the run; `warn` what its result should mention, `warn_once` what it mentions once however many
+    # attempts say it
     emit: Callable[[Event], None]
     warn: Callable[[str], None]
     warn_once: Callable[[str], None]
-    course: AttemptCourse = field(init=False)
+    course: AttemptCourse = field(init=False)  # How the attempt went so far
     _shown: int = 0
     _warned: int = 0
     _mourned: Sequence[str] = ()

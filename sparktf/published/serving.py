@@ -39,38 +39,27 @@ _T = TypeVar("_T")
 
 
 class ModelManifest(FileManifest):
-    """What a version is.
-
-    Attributes:
-        date: Day that the model is of, as YYYY-MM-DD.
-        published: When it was, ISO 8601.
-        plan_hash: Of the plan that it was trained by.
-        steps: Optimizer updates.
-        full_date: Day of the training from scratch that its weights go back to: its own where it began from no other
-            model; "" of a version that was published before there were warm starts.
-        levels: How good its metrics are, on one scale with the versions before it: see `gating.levels_after`.
-    """
+    """What a version is."""
 
     name: str
     run_id: str
-    date: str
-    published: str
-    plan_hash: str
-    steps: int
+    date: str  # Day that the model is of, as YYYY-MM-DD
+    published: str  # When it was, ISO 8601
+    plan_hash: str  # Of the plan that it was trained by
+    steps: int  # Optimizer updates
+    # Day of the training from scratch that its weights go back to: its own where it began from no other model; "" of a
+    # version that was published before there were warm starts
     full_date: str = ""
+    # How good its metrics are, on one scale with the versions before it: see `gating.levels_after`
     levels: dict[str, float] = {}
 
 
 class Version(NamedTuple):
-    """One version.
-
-    Attributes:
-        withdrawn: It was rolled back; it stays until it is pruned, and may be brought back.
-    """
+    """One version."""
 
     number: int
     folder: str
-    withdrawn: bool
+    withdrawn: bool  # It was rolled back; it stays until it is pruned, and may be brought back
 
 
 class Dated(Protocol):
@@ -93,17 +82,11 @@ class Candidate(Dated, Protocol):
 
 
 class Published(NamedTuple):
-    """What became of a candidate.
+    """What became of a candidate."""
 
-    Attributes:
-        version: The run's own; None if it has none, since `newer` is published, which is of a later day.
-        is_new: It was published now.
-        is_current: `CURRENT` names it.
-    """
-
-    version: int | None
-    is_new: bool = False
-    is_current: bool = False
+    version: int | None  # The run's own; None if it has none, since `newer` is published, which is of a later day
+    is_new: bool = False  # It was published now
+    is_current: bool = False  # `CURRENT` names it
     newer: Version | None = None
     newer_date: str = ""
 

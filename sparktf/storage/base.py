@@ -17,31 +17,20 @@ _CHUNK_NBYTES = 1 << 20
 
 
 class Timeouts(NamedTuple):
-    """Time limits for a cluster.
+    """Time limits for a cluster."""
 
-    Attributes:
-        connect_s: For a connection.
-        io_s: For the next byte to be received or sent.
-        deadline_s: For repeated tries, counted from the first failure.
-    """
-
-    connect_s: float = 4.0
-    io_s: float = 10.0
-    deadline_s: float = 60.0
+    connect_s: float = 4.0  # For a connection
+    io_s: float = 10.0  # For the next byte to be received or sent
+    deadline_s: float = 60.0  # For repeated tries, counted from the first failure
 
 
 class FileEntry(NamedTuple):
-    """One directory entry, or one file of a recursive listing.
-
-    Attributes:
-        nbytes: Size of a file; 0 for a folder.
-        modified_ms: Last change of a file's content or of a folder's entries, in milliseconds since the epoch.
-    """
+    """One directory entry, or one file of a recursive listing."""
 
     path: str
-    nbytes: int
+    nbytes: int  # Size of a file; 0 for a folder
     is_dir: bool
-    modified_ms: int = 0
+    modified_ms: int = 0  # Last change of a file's content or of a folder's entries, in milliseconds since the epoch
 
 
 class Storage(Protocol):

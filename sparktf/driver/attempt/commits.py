@@ -13,19 +13,13 @@ from sparktf.wire.restore import BestWeights, Committed, NextCommit, Restore
 
 @dataclass(frozen=True, slots=True)
 class KnownCommits:
-    """Commits and results.
+    """Commits and results."""
 
-    Attributes:
-        there: Commits that may be read, oldest first.
-        results: By step, as far as they are evaluated; None where no metrics are known of what was.
-        reading: Step of the one that is being read.
-        is_whole: Nothing more will be committed.
-    """
-
-    there: tuple[Committed, ...] = ()
+    there: tuple[Committed, ...] = ()  # Commits that may be read, oldest first
+    # By step, as far as they are evaluated; None where no metrics are known of what was
     results: Mapping[int, Evaluation | None] = field(default_factory=dict)
-    reading: int | None = None
-    is_whole: bool = False
+    reading: int | None = None  # Step of the one that is being read
+    is_whole: bool = False  # Nothing more will be committed
 
 
 def next_commit(known: KnownCommits) -> Committed | None:

@@ -28,13 +28,9 @@ _LATER = 1.5
 
 @dataclass(slots=True)
 class AttemptCourse:
-    """The caller calls `look` often, under the roster's lock, and emits the samples when `is_due`.
+    """The caller calls `look` often, under the roster's lock, and emits the samples when `is_due`."""
 
-    Attributes:
-        began_s: When the attempt began.
-    """
-
-    began_s: float
+    began_s: float  # When the attempt began
     _seconds: list[float] = field(default_factory=list)
     _steps: list[int] = field(default_factory=list)
     _losses: list[float | None] = field(default_factory=list)

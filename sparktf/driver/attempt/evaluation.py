@@ -24,25 +24,17 @@ class Evaluating:
 
     A value: each event makes a new one. The work of an attempt is done when the last commit is evaluated too, or the
     evaluator is given up.
-
-    Attributes:
-        trains: The discipline of the nodes that train; without an evaluator nothing is added to it.
-        node: The evaluator; None where there is none.
-        rule: How the best weights are chosen, as the evaluating node has said, even if it is lost since; None if they
-            are not kept.
-        failed: Why nothing more is evaluated; None while something may be.
-        lost: Incarnations of the evaluator that were lost since the last result.
-        last_loss: Why the last of them was.
-        trained_s: When the training was seen to be done; None before.
     """
 
-    trains: Discipline
-    node: NodeId | None = None
+    trains: Discipline  # The discipline of the nodes that train; without an evaluator nothing is added to it
+    node: NodeId | None = None  # The evaluator; None where there is none
+    # How the best weights are chosen, as the evaluating node has said, even if it is lost since; None if they are not
+    # kept
     rule: KeepRule | None = None
-    failed: ErrorRecord | None = None
-    lost: frozenset[int] = frozenset()
-    last_loss: ErrorRecord | None = None
-    trained_s: float | None = None
+    failed: ErrorRecord | None = None  # Why nothing more is evaluated; None while something may be
+    lost: frozenset[int] = frozenset()  # Incarnations of the evaluator that were lost since the last result
+    last_loss: ErrorRecord | None = None  # Why the last of them was
+    trained_s: float | None = None  # When the training was seen to be done; None before
 
     @classmethod
     def beside(cls, trains: Discipline, nodes: Iterable[NodeId]) -> Evaluating:

@@ -33,31 +33,20 @@ class Now(NamedTuple):
 
 
 class Since(NamedTuple):
-    """What a trainer is not late before.
+    """What a trainer is not late before."""
 
-    Attributes:
-        started_s: When the attempt was.
-        fed_s: When Spark last gave rows, or had given all: trainers that wait for it are not stuck.
-        held_up: Nodes whose silence may be that of a lost one, for which they wait.
-    """
-
-    started_s: float
-    fed_s: float
-    held_up: Container[NodeId] = ()
+    started_s: float  # When the attempt was
+    fed_s: float  # When Spark last gave rows, or had given all: trainers that wait for it are not stuck
+    held_up: Container[NodeId] = ()  # Nodes whose silence may be that of a lost one, for which they wait
 
 
 class Failure(NamedTuple):
-    """A failure, and when the driver learned of it.
-
-    Attributes:
-        is_silence: The driver concluded it from silence.
-        heard_s: When the node was last heard that fell silent.
-    """
+    """A failure, and when the driver learned of it."""
 
     record: ErrorRecord
     noted_s: float
-    is_silence: bool = False
-    heard_s: float = 0.0
+    is_silence: bool = False  # The driver concluded it from silence
+    heard_s: float = 0.0  # When the node was last heard that fell silent
 
 
 class Failures:

@@ -20,16 +20,11 @@ spark.task.maxFailures."""
 
 
 class Vacancy(NamedTuple):
-    """A node without a living trainer, in an attempt that goes on.
-
-    Attributes:
-        since_s: When it was noticed, by the driver's monotonic clock.
-        reason: What happened to the trainer that was the last.
-    """
+    """A node without a living trainer, in an attempt that goes on."""
 
     node: NodeId
-    since_s: float
-    reason: str
+    since_s: float  # When it was noticed, by the driver's monotonic clock
+    reason: str  # What happened to the trainer that was the last
 
 
 class Losses:
@@ -190,17 +185,11 @@ def _with(record: ErrorRecord, reason: str) -> ErrorRecord:
 
 
 class Loss(NamedTuple):
-    """A worker that is lost, and that nobody follows yet.
+    """A worker that is lost, and that nobody follows yet."""
 
-    Attributes:
-        since_s: When it was noticed, by the driver's monotonic clock.
-        fruitless: How many trainers of its node in a row, this one the last, are not known to have trained a row.
-        stood_in: A stand-in has its place already.
-    """
-
-    since_s: float
-    fruitless: int = 0
-    stood_in: bool = False
+    since_s: float  # When it was noticed, by the driver's monotonic clock
+    fruitless: int = 0  # How many trainers of its node in a row, this one the last, are not known to have trained a row
+    stood_in: bool = False  # A stand-in has its place already
 
     @property
     def is_hopeless(self) -> bool:

@@ -16,36 +16,24 @@ from sparktf.wire.uploads import Finished
 
 @dataclass(slots=True)
 class Trainer:
-    """One trainer as the driver sees it.
-
-    Attributes:
-        heard_s: When it last said anything.
-        moved_s: When it last said that it had come further.
-        launched_s: When it was launched, if that was later than the attempt.
-        incarnation: Which of the trainers that its node has had in the attempt.
-        address: Where it will listen, if it follows one that was lost.
-        usage: What its node's processes have used in the attempt; None where none tells of that.
-        told: What its own has told last.
-        met: A trainer of its node before it was ready.
-        jvm: Identity of its executor, at first.
-    """
+    """One trainer as the driver sees it."""
 
     node: NodeId
     agent: str
     host: str
-    heard_s: float
-    moved_s: float
+    heard_s: float  # When it last said anything
+    moved_s: float  # When it last said that it had come further
     state: TrainerState = TrainerState.LAUNCHED
-    launched_s: float = 0.0
-    incarnation: int = 0
-    address: str = ""
+    launched_s: float = 0.0  # When it was launched, if that was later than the attempt
+    incarnation: int = 0  # Which of the trainers that its node has had in the attempt
+    address: str = ""  # Where it will listen, if it follows one that was lost
     progress: Progress = field(default_factory=Progress)
     ready: Ready | None = None
     finished: Finished | None = None
-    usage: Usage | None = None
-    told: Usage | None = None
-    met: bool = False
-    jvm: str = ""
+    usage: Usage | None = None  # What its node's processes have used in the attempt; None where none tells of that
+    told: Usage | None = None  # What its own has told last
+    met: bool = False  # A trainer of its node before it was ready
+    jvm: str = ""  # Identity of its executor, at first
 
     def apply(self, event: TrainerEvent) -> None:
         self.state = step(TRAINER, self.state, event, str(self.node))

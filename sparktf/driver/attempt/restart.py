@@ -12,15 +12,10 @@ _AS_IT_IS = (NotStoredError.__name__, TimeUpError.__name__)
 
 
 class Restart(NamedTuple):
-    """The consequence of a failed attempt.
+    """The consequence of a failed attempt."""
 
-    Attributes:
-        said: A line about the attempt.
-        end: The failure that the run ends with; None where another attempt begins.
-    """
-
-    said: str
-    end: ErrorRecord | None
+    said: str  # A line about the attempt
+    end: ErrorRecord | None  # The failure that the run ends with; None where another attempt begins
 
 
 def after(failures: Iterable[ErrorRecord], used: int, allowed: int) -> Restart:

@@ -14,19 +14,14 @@ from sparktf.wire.uploads import Uploaded
 
 
 class Start(NamedTuple):
-    """Where an attempt begins: by default, with a new run.
-
-    Attributes:
-        rows_aside: Rows of the cursor's epoch that had been set aside before; `rows_replayed`: perhaps trained twice.
-        splits: Rows of the splits of that epoch that Spark had fed before.
-        restore: The checkpoint that it goes on from.
-    """
+    """Where an attempt begins: by default, with a new run."""
 
     cursor: Cursor = Cursor()
+    # Rows of the cursor's epoch that had been set aside before; `rows_replayed`: perhaps trained twice
     rows_aside: int = 0
     rows_replayed: int = 0
-    splits: Mapping[int, int] = MappingProxyType({})
-    restore: Restore | None = None
+    splits: Mapping[int, int] = MappingProxyType({})  # Rows of the splits of that epoch that Spark had fed before
+    restore: Restore | None = None  # The checkpoint that it goes on from
 
     @property
     def rows(self) -> tuple[int, int, int]:
@@ -36,17 +31,11 @@ class Start(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """A checkpoint that is whole.
+    """A checkpoint that is whole."""
 
-    Attributes:
-        chief: What the chief said, with the files of all.
-        cursor: Position of all nodes together.
-        rows_aside: Rows of the cursor's epoch that were set aside.
-    """
-
-    chief: Uploaded
-    cursor: Cursor
-    rows_aside: int = 0
+    chief: Uploaded  # What the chief said, with the files of all
+    cursor: Cursor  # Position of all nodes together
+    rows_aside: int = 0  # Rows of the cursor's epoch that were set aside
 
 
 def with_others(chief: Uploaded, others: Sequence[Uploaded | None]) -> Uploaded | None:

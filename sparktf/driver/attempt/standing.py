@@ -16,37 +16,25 @@ from sparktf.topology import NodeId
 
 
 class Known(NamedTuple):
-    """The state of an attempt.
-
-    Attributes:
-        failures: In the order in which they were told.
-        reporters: The nodes that make the run's steps.
-        since: When the attempt began, and when Spark last gave rows.
-    """
+    """The state of an attempt."""
 
     members: Members
-    failures: Sequence[Failure]
+    failures: Sequence[Failure]  # In the order in which they were told
     losses: Losses
     evaluation: Evaluating
-    reporters: Collection[NodeId]
-    since: Since
+    reporters: Collection[NodeId]  # The nodes that make the run's steps
+    since: Since  # When the attempt began, and when Spark last gave rows
 
 
 class Standing(NamedTuple):
-    """Where an attempt stands at one moment, and what `Attempt.apply` is to note.
-
-    Attributes:
-        failures: New ones, which no node told.
-        lost: Trainers that fell silent or are late, and that the attempt goes on without; each with its loss.
-        stand_in: Workers whose places no trainer takes in time.
-        evaluation: The new state of the evaluator.
-    """
+    """Where an attempt stands at one moment, and what `Attempt.apply` is to note."""
 
     outcome: Outcome
-    failures: tuple[Failure, ...]
+    failures: tuple[Failure, ...]  # New ones, which no node told
+    # Trainers that fell silent or are late, and that the attempt goes on without; each with its loss
     lost: tuple[tuple[Trainer, ErrorRecord], ...]
-    stand_in: StandIn
-    evaluation: Evaluating
+    stand_in: StandIn  # Workers whose places no trainer takes in time
+    evaluation: Evaluating  # The new state of the evaluator
 
 
 def standing(known: Known, now: Now, timeouts: TimeoutsConfig) -> Standing:

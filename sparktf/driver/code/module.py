@@ -28,19 +28,12 @@ _DYNAMIC = {"exec", "globals", "setattr", "vars", "locals"}
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a module binds at its top level.
+    """What a module binds at its top level."""
 
-    Attributes:
-        bound: Names of functions, classes, imports and assignments, also within `if` and `try`.
-        functions: Names of its own functions.
-        stars: Modules that it imports all names of; relative ones begin with dots.
-        is_dynamic: Whether it may bind further names in ways that its text does not show.
-    """
-
-    bound: frozenset[str]
-    functions: tuple[str, ...]
-    stars: tuple[str, ...]
-    is_dynamic: bool
+    bound: frozenset[str]  # Names of functions, classes, imports and assignments, also within `if` and `try`
+    functions: tuple[str, ...]  # Names of its own functions
+    stars: tuple[str, ...]  # Modules that it imports all names of; relative ones begin with dots
+    is_dynamic: bool  # Whether it may bind further names in ways that its text does not show
 
 
 def code_folders(beside: Path | None) -> list[str]:

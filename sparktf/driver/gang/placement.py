@@ -17,15 +17,10 @@ _ASKS = 2
 
 
 class Request(NamedTuple):
-    """What to ask the cluster manager for.
+    """What to ask the cluster manager for."""
 
-    Attributes:
-        total: Executors in all, with those that are there already.
-        hosts: Where the new ones are wanted.
-    """
-
-    total: int
-    hosts: tuple[str, ...]
+    total: int  # Executors in all, with those that are there already
+    hosts: tuple[str, ...]  # Where the new ones are wanted
 
 
 def request_for(host_nbytes: HostNbytes, nodes: int, readers: int, held: Sequence[str]) -> Request:

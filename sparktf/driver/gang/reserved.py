@@ -38,19 +38,12 @@ class Next(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How many agents an attempt waits for.
+    """How many agents an attempt waits for."""
 
-    Attributes:
-        wanted: With so many it is whole.
-        least: With so many it goes on at the deadline.
-        spares: So many more are on their way, to choose from.
-        deadline_s: Monotonic seconds.
-    """
-
-    wanted: int
-    least: int
-    spares: int
-    deadline_s: float
+    wanted: int  # With so many it is whole
+    least: int  # With so many it goes on at the deadline
+    spares: int  # So many more are on their way, to choose from
+    deadline_s: float  # Monotonic seconds
 
 
 class Reserved:

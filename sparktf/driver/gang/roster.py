@@ -17,25 +17,19 @@ from sparktf.wire.trainer_spec import TrainerSpec
 
 @dataclass(slots=True)
 class AgentRecord:
-    """One agent as the driver sees it.
-
-    Attributes:
-        address: "host:port" held for its next trainer.
-        vouched: Its trainer was heard after its own latest heartbeat.
-        wanted: The trainer it is to run; `stop` takes that back.
-        is_awaited: Whether it has to be heard again before it counts as idle: it was told to start a trainer, and may
-            run one; or its last one has ended, and it says next where another may begin.
-        ended: Those of its trainers that have ended: what it says of them comes late.
-    """
+    """One agent as the driver sees it."""
 
     registration: Registration
     heard_s: float
-    address: str
+    address: str  # "host:port" held for its next trainer
     state: AgentState = AgentState.IDLE
-    vouched: bool = False
-    wanted: TrainerSpec | None = None
+    vouched: bool = False  # Its trainer was heard after its own latest heartbeat
+    wanted: TrainerSpec | None = None  # The trainer it is to run; `stop` takes that back
     stop: bool = False
+    # Whether it has to be heard again before it counts as idle: it was told to start a trainer, and may run one; or its
+    # last one has ended, and it says next where another may begin
     is_awaited: bool = False
+    # Those of its trainers that have ended: what it says of them comes late
     ended: set[TrainerKey] = field(default_factory=set)
 
     @property
@@ -66,15 +60,10 @@ class AgentRecord:
 
 
 class ExecutorFacts(NamedTuple):
-    """What the cluster manager says of an agent's executor.
+    """What the cluster manager says of an agent's executor."""
 
-    Attributes:
-        log: Address of its log, "" where there is none.
-        removed: Why it is not there any more, "" while it is or where nothing is known.
-    """
-
-    log: str = ""
-    removed: str = ""
+    log: str = ""  # Address of its log, "" where there is none
+    removed: str = ""  # Why it is not there any more, "" while it is or where nothing is known
 
 
 @dataclass(slots=True)
@@ -91,19 +80,14 @@ class LostAgent:
 
 @dataclass
 class Roster:
-    """All agents, by partition; thread-safe. `changed` is notified whenever something may have to be decided.
-
-    Attributes:
-        silence_s: An agent not heard for so long is lost.
-        rhythm: How often agents are heard.
-        duplicates_wait: Whether Spark may start a second agent of a partition beside a living one (speculation). It
-            then waits until the first is silent: if it gave up, Spark would take that for success and kill the first.
-    """
+    """All agents, by partition; thread-safe. `changed` is notified whenever something may have to be decided."""
 
     clock: Callable[[], float]
-    silence_s: float
+    silence_s: float  # An agent not heard for so long is lost
+    # Whether Spark may start a second agent of a partition beside a living one (speculation). It then waits until the
+    # first is silent: if it gave up, Spark would take that for success and kill the first.
     duplicates_wait: bool = False
-    rhythm: Beats = SMALL
+    rhythm: Beats = SMALL  # How often agents are heard
     changed: threading.Condition = field(default_factory=threading.Condition)
     _agents: dict[str, AgentRecord] = field(default_factory=dict)
     _places: dict[int, AgentRecord] = field(default_factory=dict)

@@ -26,17 +26,11 @@ from sparktf.wire.trainer_spec import Training
 
 @dataclass(frozen=True, slots=True)
 class Seating:
-    """The agents of one attempt.
+    """The agents of one attempt."""
 
-    Attributes:
-        members: By role and index: the leader first.
-        agents: Of each.
-        dealt: The host of each by which data is dealt.
-    """
-
-    members: tuple[NodeId, ...]
-    agents: tuple[AgentRecord, ...]
-    dealt: tuple[str, ...]
+    members: tuple[NodeId, ...]  # By role and index: the leader first
+    agents: tuple[AgentRecord, ...]  # Of each
+    dealt: tuple[str, ...]  # The host of each by which data is dealt
 
     @property
     def hosts(self) -> tuple[str, ...]:

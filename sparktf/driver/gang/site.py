@@ -47,13 +47,9 @@ class Server(Protocol):
 
 
 class AgentJob(Protocol):
-    """Whatever runs the agents.
+    """Whatever runs the agents."""
 
-    Attributes:
-        spares: How many of the agents are there to choose from only; set to 0 when that is done.
-    """
-
-    spares: int
+    spares: int  # How many of the agents are there to choose from only; set to 0 when that is done
 
     def ended(self) -> str | None:
         """Returns why all agents have been given up at once, None while they have not."""

@@ -53,20 +53,13 @@ class Family(Enum):
 
 
 class ColumnType(NamedTuple):
-    """A column's type.
+    """A column's type."""
 
-    Attributes:
-        spark: As Spark calls it, e.g. "bigint" or "array<float>".
-        family: Of the values, where the column is a list.
-        dtype: TensorFlow dtype of the values where the configuration names none; "" where it must.
-        length: Values in each row where the type says so, else None.
-    """
-
-    spark: str
-    family: Family
-    dtype: str
+    spark: str  # As Spark calls it, e.g. "bigint" or "array<float>".
+    family: Family  # Of the values, where the column is a list
+    dtype: str  # TensorFlow dtype of the values where the configuration names none; "" where it must
     is_list: bool = False
-    length: int | None = None
+    length: int | None = None  # Values in each row where the type says so, else None
 
 
 # (test of an Arrow type, Spark's name of it, dtype): unsigned integers are the next wider type, as Spark reads them.
@@ -120,19 +113,13 @@ def _other_type(kind: pa.DataType) -> ColumnType:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a source.
+    """The columns of a source."""
 
-    Attributes:
-        types: Column -> Arrow type, in the source's order.
-        first_length: Column -> length of the list in its first row, if it is cheap to know; for messages.
-        looked_at: What of the source the columns are of, for a sentence's end: " in the first file, ..."; or "".
-        remedy: What to do about a column that is not in it, as a half sentence of its own; or "".
-    """
-
-    types: Mapping[str, pa.DataType]
+    types: Mapping[str, pa.DataType]  # Column -> Arrow type, in the source's order
+    # Column -> length of the list in its first row, if it is cheap to know; for messages
     first_length: Callable[[str], int | None]
-    looked_at: str = ""
-    remedy: str = ""
+    looked_at: str = ""  # What of the source the columns are of, for a sentence's end: " in the first file, ..."; or ""
+    remedy: str = ""  # What to do about a column that is not in it, as a half sentence of its own; or ""
 
     def arrow_type(self, name: str, key: str) -> pa.DataType:
         """Returns the type of a column, or of a field of a struct ("user.age").

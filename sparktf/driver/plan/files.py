@@ -61,20 +61,14 @@ def at_once(name: str, look: Callable[..., _Found], *each: Iterable[Any]) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Data files and their partition columns: those at a path, or of a DataFrame.
+    """Data files and their partition columns: those at a path, or of a DataFrame."""
 
-    Attributes:
-        key: The configuration key that names it.
-        path: As configured; for a DataFrame, what it is called in messages.
-        files: Paths of the files, sorted.
-        listed: int64 [n_files, 2], length and time of the last change (`FileStamp`) of each file as it was listed;
-            None where Spark listed them, who knows.
-    """
-
-    key: str
-    path: str
-    files: tuple[str, ...]
+    key: str  # The configuration key that names it
+    path: str  # As configured; for a DataFrame, what it is called in messages
+    files: tuple[str, ...]  # Paths of the files, sorted
     partitions: Partitions
+    # int64 [n_files, 2], length and time of the last change (`FileStamp`) of each file as it was listed; None where
+    # Spark listed them, who knows
     listed: npt.NDArray[np.int64] | None = None
 
     def select(self, chosen: Sequence[bool]) -> Source:
@@ -87,24 +81,15 @@ class Source:
 
 
 class RowGroups(NamedTuple):
-    """The row groups of some files, as columns: int64 [n_row_groups] each, empty row groups left out.
+    """The row groups of some files, as columns: int64 [n_row_groups] each, empty row groups left out."""
 
-    Attributes:
-        file: Index of the file.
-        row_group: Index in the file.
-        rows: Rows that belong to the source: those that its filter lets through.
-        nbytes: Bytes of the used columns as they lie in the file.
-        start: Where the first of these columns starts in the file; `stop` is where the last one ends.
-        group_rows: Rows in the file.
-    """
-
-    file: Integers
-    row_group: Integers
-    rows: Integers
-    nbytes: Integers
-    start: Integers
+    file: Integers  # Index of the file
+    row_group: Integers  # Index in the file
+    rows: Integers  # Rows that belong to the source: those that its filter lets through
+    nbytes: Integers  # Bytes of the used columns as they lie in the file
+    start: Integers  # Where the first of these columns starts in the file; `stop` is where the last one ends
     stop: Integers
-    group_rows: Integers
+    group_rows: Integers  # Rows in the file
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> RowGroups:
         """Returns those that are chosen: bool [n_row_groups]."""

@@ -21,15 +21,10 @@ _BRACES = re.compile(r"\{[^/]*\}")
 
 
 class Spot(NamedTuple):
-    """Where a path leads, links and `..` resolved.
+    """Where a path leads, links and `..` resolved."""
 
-    Attributes:
-        system: Equal for the paths of one file system, whatever they call it.
-        parts: Names of the folders from the root on; of what is read, they may be patterns.
-    """
-
-    system: tuple[str, str]
-    parts: tuple[str, ...]
+    system: tuple[str, str]  # Equal for the paths of one file system, whatever they call it
+    parts: tuple[str, ...]  # Names of the folders from the root on; of what is read, they may be patterns
 
     def holds(self, other: Spot) -> bool:
         """Whether the other one is here, or below."""

@@ -36,15 +36,10 @@ def nowhere(files: Sequence[str]) -> Mapping[str, Sequence[FileBlock]]:
 
 
 class Replicas(NamedTuple):
-    """Which hosts hold how much of each row group or split.
+    """Which hosts hold how much of each row group or split."""
 
-    Attributes:
-        host: int64 [n, n_replicas], index into the hosts, `NO_HOST` in unused places.
-        nbytes: int64 [n, n_replicas], bytes that lie on that host.
-    """
-
-    host: Integers
-    nbytes: Integers
+    host: Integers  # int64 [n, n_replicas], index into the hosts, `NO_HOST` in unused places
+    nbytes: Integers  # int64 [n, n_replicas], bytes that lie on that host
 
     @classmethod
     def unknown(cls, n: int) -> Replicas:
@@ -185,15 +180,10 @@ def distinct(rows: Integers) -> tuple[Integers, Integers]:
 
 
 class HostGroups(NamedTuple):
-    """Splits put together by where they lie, so that a shuffle block can be local to somebody.
+    """Splits put together by where they lie, so that a shuffle block can be local to somebody."""
 
-    Attributes:
-        home: int64 [n], one host of each split, chosen so that all hosts have about as many rows.
-        group: int64 [n], which set of hosts holds most of the split.
-    """
-
-    home: Integers
-    group: Integers
+    home: Integers  # int64 [n], one host of each split, chosen so that all hosts have about as many rows
+    group: Integers  # int64 [n], which set of hosts holds most of the split
 
     def take(self, rows: Integers) -> HostGroups:
         """Returns those of some splits."""

@@ -32,25 +32,17 @@ _INT96 = "INT96"
 
 @dataclass(frozen=True, slots=True)
 class ParquetScan:
-    """A DataFrame that is nothing but columns of Parquet files.
+    """A DataFrame that is nothing but columns of Parquet files."""
 
-    Attributes:
-        files: Paths of the files after partition pruning, sorted, as Spark spells them; twice if Spark reads it twice.
-        columns: All columns in their order -> name in the files, or of the partition column.
-        types: All columns -> Spark's type.
-        partitions: The partition columns among them by the DataFrame's names, with their values for each file.
-        where: What rows of the files must pass.
-        compared: The columns that this looks at, by their names in the files -> Spark's type.
-        rebases_unknown: Whether Spark takes dates of files that do not say who wrote them for other days.
-    """
-
+    # Paths of the files after partition pruning, sorted, as Spark spells them; twice if Spark reads it twice
     files: tuple[str, ...]
-    columns: Mapping[str, str]
-    types: Mapping[str, str]
-    partitions: Partitions
-    where: tuple[Condition, ...] = ()
+    columns: Mapping[str, str]  # All columns in their order -> name in the files, or of the partition column
+    types: Mapping[str, str]  # All columns -> Spark's type
+    partitions: Partitions  # The partition columns among them by the DataFrame's names, with their values for each file
+    where: tuple[Condition, ...] = ()  # What rows of the files must pass
+    # The columns that this looks at, by their names in the files -> Spark's type
     compared: Mapping[str, str] = field(default_factory=dict)
-    rebases_unknown: bool = False
+    rebases_unknown: bool = False  # Whether Spark takes dates of files that do not say who wrote them for other days
 
     def renamed(self, used: Iterable[str]) -> dict[str, str]:
         """Returns those of the used columns that have another name in the files, with that."""

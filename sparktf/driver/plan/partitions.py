@@ -53,17 +53,12 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """The partition columns of a source.
+    """The partition columns of a source."""
 
-    Attributes:
-        names: Integers names, outermost folder first.
-        types: Their Spark types: what `partition_type` knows, or another one, whose values are text here.
-        values: For each file, its value of each column; a date in ISO format, a decimal as its digits, a timestamp in
-            microseconds since 1970-01-01 UTC.
-    """
-
-    names: tuple[str, ...]
-    types: tuple[str, ...]
+    names: tuple[str, ...]  # Integers names, outermost folder first
+    types: tuple[str, ...]  # Their Spark types: what `partition_type` knows, or another one, whose values are text here
+    # For each file, its value of each column; a date in ISO format, a decimal as its digits, a timestamp in
+    # microseconds since 1970-01-01 UTC
     values: tuple[tuple[PartitionValue, ...], ...]
 
 

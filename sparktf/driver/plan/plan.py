@@ -37,27 +37,17 @@ _HOST, _HOST_NBYTES = "host/", "host_nbytes/"
 
 @dataclass(frozen=True, eq=False)
 class SplitTable:
-    """The splits of one stream as columns, int64 [n_splits] each, sorted by block.
+    """The splits of one stream as columns, int64 [n_splits] each, sorted by block."""
 
-    Attributes:
-        keep: Which rows of its row groups the stream has.
-        block: Shuffle block, numbered from 0 without a gap.
-        file: Index into `Plan.files`.
-        selected: Rows of the row group that the source's filter lets through.
-        held_out: Of these, those that the validation fraction draws.
-        nbytes: Bytes of the used columns as they lie in the file.
-        replicas: Which hosts they lie on.
-    """
-
-    keep: Keep
-    block: Integers
-    file: Integers
+    keep: Keep  # Which rows of its row groups the stream has
+    block: Integers  # Shuffle block, numbered from 0 without a gap
+    file: Integers  # Index into `Plan.files`
     row_group: Integers
     group_rows: Integers
-    selected: Integers
-    held_out: Integers
-    nbytes: Integers
-    replicas: Replicas
+    selected: Integers  # Rows of the row group that the source's filter lets through
+    held_out: Integers  # Of these, those that the validation fraction draws
+    nbytes: Integers  # Bytes of the used columns as they lie in the file
+    replicas: Replicas  # Which hosts they lie on
 
     @cached_property
     def rows(self) -> Integers:
@@ -111,27 +101,18 @@ class SplitTable:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run reads. Made once, stored with the run, the same for every attempt.
-
-    Attributes:
-        plan_hash: `JobConfig.plan_hash` of the configuration it was made for.
-        files: Path of each file.
-        partition_values: For each file, its values of `spec.partition_columns`.
-        tables: The splits of each stream that there is.
-        hosts: The hosts that hold the files, as the tables' replicas number them.
-        staged: The streams that Spark feeds: nobody plans their rows, so they have no table.
-        stamps: int64 [n_files, 3], the `FileStamp` of each file; None where an earlier version made the plan.
-        source_version: Which version of a Delta table, or snapshot of an Iceberg table, is read; None of what has none.
-    """
+    """What a run reads. Made once, stored with the run, the same for every attempt."""
 
     spec: FeedSpec
-    plan_hash: str
-    files: tuple[str, ...]
-    partition_values: tuple[tuple[PartitionValue, ...], ...]
-    tables: Mapping[Stream, SplitTable]
-    hosts: tuple[str, ...] = ()
-    staged: tuple[Stream, ...] = ()
+    plan_hash: str  # `JobConfig.plan_hash` of the configuration it was made for
+    files: tuple[str, ...]  # Path of each file
+    partition_values: tuple[tuple[PartitionValue, ...], ...]  # For each file, its values of `spec.partition_columns`
+    tables: Mapping[Stream, SplitTable]  # The splits of each stream that there is
+    hosts: tuple[str, ...] = ()  # The hosts that hold the files, as the tables' replicas number them
+    staged: tuple[Stream, ...] = ()  # The streams that Spark feeds: nobody plans their rows, so they have no table
+    # int64 [n_files, 3], the `FileStamp` of each file; None where an earlier version made the plan
     stamps: npt.NDArray[np.int64] | None = field(default=None, compare=False)
+    # Which version of a Delta table, or snapshot of an Iceberg table, is read; None of what has none
     source_version: int | None = None
 
     __hash__ = None  # type: ignore[assignment]

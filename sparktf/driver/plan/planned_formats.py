@@ -24,14 +24,10 @@ from sparktf.storage.base import Storage
 
 
 class PlannedColumns(NamedTuple):
-    """The columns of a source.
-
-    Attributes:
-        types: Spark's types of columns that files do not say of themselves: the plan takes them along.
-    """
+    """The columns of a source."""
 
     schema: Schema
-    types: Mapping[str, str]
+    types: Mapping[str, str]  # Spark's types of columns that files do not say of themselves: the plan takes them along
 
 
 class ReadColumns(Protocol):
@@ -72,20 +68,14 @@ class ReadGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedFormat:
-    """How files of a format are planned.
+    """How files of a format are planned."""
 
-    Attributes:
-        format: What reads them.
-        columns: Finds out which columns they have.
-        groups: Finds out which groups of rows they have.
-        with_types: Returns a spec with the types that `columns` found; the features of the spec are known by then.
-        told: Returns what the types of a plan are, for a sentence's end; "" where the files say them.
-    """
-
-    format: Format
-    columns: ReadColumns
-    groups: ReadGroups
+    format: Format  # What reads them
+    columns: ReadColumns  # Finds out which columns they have
+    groups: ReadGroups  # Finds out which groups of rows they have
+    # Returns a spec with the types that `columns` found; the features of the spec are known by then
     with_types: Callable[[FeedSpec, Mapping[str, str]], FeedSpec]
+    # Returns what the types of a plan are, for a sentence's end; "" where the files say them
     told: Callable[[DataConfig, FeedSpec], str]
 
 

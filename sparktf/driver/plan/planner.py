@@ -38,16 +38,11 @@ _SHOWN_VALUES = 5
 
 
 class StreamRows(NamedTuple):
-    """The rows of one stream before they are put into blocks.
-
-    Attributes:
-        keep: Which rows of each row group the stream has.
-        held_out: int64 [n_row_groups], rows of each row group that the validation fraction draws.
-    """
+    """The rows of one stream before they are put into blocks."""
 
     groups: RowGroups
-    keep: Keep
-    held_out: Integers
+    keep: Keep  # Which rows of each row group the stream has
+    held_out: Integers  # int64 [n_row_groups], rows of each row group that the validation fraction draws
 
     @property
     def rows(self) -> Integers:

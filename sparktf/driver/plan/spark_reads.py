@@ -7,22 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SparkReads:
-    """The settings; by default as Spark 4 has them where nobody sets them.
+    """The settings; by default as Spark 4 has them where nobody sets them."""
 
-    Attributes:
-        zone: The time zone of timestamps in the names of folders; "" where they have none that is known.
-        infers_partitions: Whether values in the names of folders may be something else than text.
-        case_sensitive: Whether `a` and `A` are two columns.
-        rebases_unknown: Whether dates and timestamps of files that do not say who wrote them are taken for others.
-        rebases_unknown_int96: The same of INT96 timestamps.
-        shifts_int96: Whether INT96 timestamps that Java's library did not write are moved into the session's zone.
-    """
-
-    zone: str = "UTC"
-    infers_partitions: bool = True
-    case_sensitive: bool = False
+    zone: str = "UTC"  # The time zone of timestamps in the names of folders; "" where they have none that is known
+    infers_partitions: bool = True  # Whether values in the names of folders may be something else than text
+    case_sensitive: bool = False  # Whether `a` and `A` are two columns
+    # Whether dates and timestamps of files that do not say who wrote them are taken for others
     rebases_unknown: bool = False
-    rebases_unknown_int96: bool = False
+    rebases_unknown_int96: bool = False  # The same of INT96 timestamps
+    # Whether INT96 timestamps that Java's library did not write are moved into the session's zone
     shifts_int96: bool = False
 
     def same(self, name: str) -> str:

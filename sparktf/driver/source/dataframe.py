@@ -31,13 +31,10 @@ Read: TypeAlias = Callable[[Mapping[str, str]], DataFrame]
 
 
 class Opened(NamedTuple):
-    """What a configuration reads.
-
-    Attributes:
-        version: That of a Delta or an Iceberg table, of which every later look at the data reads this one.
-    """
+    """What a configuration reads."""
 
     data: Data
+    # That of a Delta or an Iceberg table, of which every later look at the data reads this one
     version: TableVersion | None = None
 
 

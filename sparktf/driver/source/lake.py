@@ -27,19 +27,13 @@ _RECURSIVE = "recursiveFileLookup"
 
 
 class PlannedFiles(NamedTuple):
-    """The files that trainers read, by the run's plan.
+    """The files that trainers read, by the run's plan."""
 
-    Attributes:
-        paths: Those of `data.path`, and behind them those of `data.validation.path`.
-        newest: The last one that is trained on: columns that came later are in it.
-        types: Columns that some of them have no value of -> their type: Spark would take another one from such a file.
-        least: How many of them lie at `data.path`, at least; `most` is how many at most.
-    """
-
-    paths: tuple[str, ...]
-    newest: str
+    paths: tuple[str, ...]  # Those of `data.path`, and behind them those of `data.validation.path`
+    newest: str  # The last one that is trained on: columns that came later are in it
+    # Columns that some of them have no value of -> their type: Spark would take another one from such a file
     types: Mapping[str, str]
-    least: int
+    least: int  # How many of them lie at `data.path`, at least; `most` is how many at most
     most: int
 
     @classmethod

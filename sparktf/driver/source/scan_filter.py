@@ -33,15 +33,10 @@ _TYPES = (*_WHOLE, *_FRACTIONAL, "string", "boolean")
 
 
 class Compared(NamedTuple):
-    """A comparison before it is known what its column is called in the files.
+    """A comparison before it is known what its column is called in the files."""
 
-    Attributes:
-        id: Of the column, in Spark's plan.
-        kind: Its type in Spark.
-    """
-
-    id: str
-    kind: str
+    id: str  # Of the column, in Spark's plan
+    kind: str  # Its type in Spark
     op: Op
     values: tuple[bool | int | float | str, ...] = ()
 

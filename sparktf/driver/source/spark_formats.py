@@ -51,17 +51,11 @@ IndexBySpark: TypeAlias = Callable[[SparkSession, Storage, Sequence[str], int], 
 
 @dataclass(frozen=True, slots=True)
 class SparkFormat:
-    """How Spark reads files of a format.
+    """How Spark reads files of a format."""
 
-    Attributes:
-        frame: Opens them.
-        types: Tells their types without a job of Spark's.
-        index: Looks through files that have no footers; None where they have some.
-    """
-
-    frame: OpenFrame
-    types: TellTypes
-    index: IndexBySpark | None = None
+    frame: OpenFrame  # Opens them
+    types: TellTypes  # Tells their types without a job of Spark's
+    index: IndexBySpark | None = None  # Looks through files that have no footers; None where they have some
 
 
 def spark_format(name: str) -> SparkFormat:

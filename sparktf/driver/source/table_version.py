@@ -35,32 +35,20 @@ UNORDERED = (
 
 
 class TableVersion(NamedTuple):
-    """A version of a table.
+    """A version of a table."""
 
-    Attributes:
-        kind: `DELTA_TABLE` or `ICEBERG_TABLE`.
-        number: Of Delta's version, or the id of Iceberg's snapshot.
-    """
-
-    kind: str
-    number: int
+    kind: str  # `DELTA_TABLE` or `ICEBERG_TABLE`
+    number: int  # Of Delta's version, or the id of Iceberg's snapshot
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Which version of a source is wanted; the newest where nothing is given.
+    """Which version of a source is wanted; the newest where nothing is given."""
 
-    Attributes:
-        section: What the configured keys stand in.
-        planned: That of the run's stored plan, which goes before all else.
-        version: As configured.
-        timestamp: As configured, in ISO 8601.
-    """
-
-    section: str
-    planned: int | None = None
-    version: int | None = None
-    timestamp: str | None = None
+    section: str  # What the configured keys stand in
+    planned: int | None = None  # That of the run's stored plan, which goes before all else
+    version: int | None = None  # As configured
+    timestamp: str | None = None  # As configured, in ISO 8601
 
     @property
     def key(self) -> str:

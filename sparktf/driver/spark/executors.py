@@ -19,19 +19,13 @@ _log = log_of(__name__)
 
 
 class Executor(NamedTuple):
-    """One executor.
-
-    Attributes:
-        log: Address of its standard error, "" where the cluster manager serves no logs.
-        removed: Why it is not there any more, "" while it is.
-        tasks: How many run on it now.
-    """
+    """One executor."""
 
     id: str
     host: str
-    log: str
-    removed: str
-    tasks: int
+    log: str  # Address of its standard error, "" where the cluster manager serves no logs
+    removed: str  # Why it is not there any more, "" while it is
+    tasks: int  # How many run on it now
 
 
 def executors_of(spark: SparkSession) -> list[Executor]:

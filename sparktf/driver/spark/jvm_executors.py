@@ -22,22 +22,14 @@ _LISTENED_MS = 2_000
 
 
 class ExecutorSummary(NamedTuple):
-    """An executor as Spark's status store has it.
-
-    Attributes:
-        address: Host and port.
-        log: Address of its standard error, "" where the cluster manager serves no logs.
-        active: Whether it is there.
-        reason: Why it is not there any more; None where it is, or where Spark does not say.
-        tasks: How many run on it now.
-    """
+    """An executor as Spark's status store has it."""
 
     id: str
-    address: str
-    log: str
-    active: bool
-    reason: str | None
-    tasks: int
+    address: str  # Host and port
+    log: str  # Address of its standard error, "" where the cluster manager serves no logs
+    active: bool  # Whether it is there
+    reason: str | None  # Why it is not there any more; None where it is, or where Spark does not say
+    tasks: int  # How many run on it now
 
 
 def executor_summaries(spark: SparkSession) -> list[ExecutorSummary]:

@@ -27,13 +27,9 @@ _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """A master, by default one that starts the executors it is configured for, on hosts of its own, and that is all.
+    """A master, by default one that starts the executors it is configured for, on hosts of its own, and that is all."""
 
-    Attributes:
-        url: As Spark is given it.
-    """
-
-    url: str
+    url: str  # As Spark is given it
 
     runs_in_driver: ClassVar[bool] = False
     """Whether tasks run in the driver's own JVM, which has no executors."""
@@ -101,16 +97,11 @@ class Master:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The places for tasks that an application has or will have.
-
-    Attributes:
-        executors: 1 where the driver is the only executor; None if unknown or open.
-        cores: Of each.
-    """
+    """The places for tasks that an application has or will have."""
 
     master: Master
-    executors: int | None
-    cores: int
+    executors: int | None  # 1 where the driver is the only executor; None if unknown or open
+    cores: int  # Of each
 
     @property
     def total(self) -> int | None:

@@ -28,19 +28,12 @@ _UNITS_MIB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0*
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What one container is asked for.
+    """What one container is asked for."""
 
-    Attributes:
-        what: For people: "executor" or "driver".
-        heap_mib: The JVM's heap.
-        overhead_mib: Everything else.
-        settings: What to lower, for a smaller one.
-    """
-
-    what: str
-    heap_mib: int
-    overhead_mib: int
-    settings: str
+    what: str  # For people: "executor" or "driver"
+    heap_mib: int  # The JVM's heap
+    overhead_mib: int  # Everything else
+    settings: str  # What to lower, for a smaller one
 
     @property
     def mib(self) -> int:

@@ -65,27 +65,18 @@ class FileManifest(Message):
 
 
 class Manifest(FileManifest):
-    """The description of a checkpoint.
-
-    Attributes:
-        cursor: Position in the train stream.
-        rows_trained: Rows trained over the run up to this step, in all epochs.
-        keras: Which Keras wrote it.
-        versions: Package -> version.
-        created: ISO 8601.
-        extra: JSON-able, for the caller.
-    """
+    """The description of a checkpoint."""
 
     step: int = Field(ge=0, lt=10**12)
     epoch: int
-    cursor: Cursor
-    rows_trained: int
+    cursor: Cursor  # Position in the train stream
+    rows_trained: int  # Rows trained over the run up to this step, in all epochs
     config_hash: str
     plan_hash: str
-    keras: Flavour
-    versions: dict[str, str]
-    created: str
-    extra: dict[str, Any] = {}
+    keras: Flavour  # Which Keras wrote it
+    versions: dict[str, str]  # Package -> version
+    created: str  # ISO 8601
+    extra: dict[str, Any] = {}  # JSON-able, for the caller
 
     def belongs_in(self, folder: str) -> bool:
         return checkpoint_step(folder) == self.step

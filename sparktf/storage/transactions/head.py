@@ -41,15 +41,10 @@ class HeadMovedError(Exception):
 
 
 class Edition(NamedTuple):
-    """A numbered content of a head.
+    """A numbered content of a head."""
 
-    Attributes:
-        number: From 1 on; 0 before the first one.
-        content: Empty if it is lost.
-    """
-
-    number: int = 0
-    content: bytes = b""
+    number: int = 0  # From 1 on; 0 before the first one
+    content: bytes = b""  # Empty if it is lost
 
 
 class Head(Protocol):

@@ -29,15 +29,10 @@ _log = log_of(__name__)
 
 
 class StepsLeft(Message):
-    """The record.
+    """The record."""
 
-    Attributes:
-        result: SHA-256 of the result.json that the steps follow: the record says nothing of any other.
-        steps: Those that are left, in their order.
-    """
-
-    result: str
-    steps: tuple[str, ...]
+    result: str  # SHA-256 of the result.json that the steps follow: the record says nothing of any other
+    steps: tuple[str, ...]  # Those that are left, in their order
 
 
 class LastSteps:

@@ -39,18 +39,12 @@ _log = log_of(__name__)
 
 
 class Seen(NamedTuple):
-    """A term as it was found by look after look.
-
-    Attributes:
-        since_s: The first look that found it so had ended by then.
-        looked_s: The last one began then.
-        moved: It, or the term before it, was seen to change.
-    """
+    """A term as it was found by look after look."""
 
     term: Term
-    since_s: float
-    looked_s: float
-    moved: bool = False
+    since_s: float  # The first look that found it so had ended by then
+    looked_s: float  # The last one began then
+    moved: bool = False  # It, or the term before it, was seen to change
 
 
 class Step(enum.Enum):

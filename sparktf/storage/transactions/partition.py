@@ -32,17 +32,11 @@ _TRIES = 20
 
 
 class Marker(Message):
-    """Whose a partition is, as it says itself.
+    """Whose a partition is, as it says itself."""
 
-    Attributes:
-        name: Of the configuration.
-        version: Of the model.
-        job: Id of the Spark application that has written it.
-    """
-
-    name: str
-    version: str
-    job: str
+    name: str  # Of the configuration
+    version: str  # Of the model
+    job: str  # Id of the Spark application that has written it
 
 
 class DayFolder(NamedTuple):

@@ -27,13 +27,7 @@ _UNOWNED_S = 3600.0
 
 
 class Owner(Message):
-    """Who has a term.
-
-    Attributes:
-        since: When it was made, by the owner's clock: for people.
-        nonce: Its own.
-        limit_s: After so long without a beat it is gone; 0 where that is whoever looks's to say.
-    """
+    """Who has a term."""
 
     model_config = ConfigDict(extra="ignore")  # what a later version says besides
 
@@ -41,24 +35,19 @@ class Owner(Message):
     attempt: int
     host: str
     user: str
-    since: str
-    nonce: str
-    limit_s: float = 0.0
+    since: str  # When it was made, by the owner's clock: for people
+    nonce: str  # Its own
+    limit_s: float = 0.0  # After so long without a beat it is gone; 0 where that is whoever looks's to say
 
     def __str__(self) -> str:
         return f"application {self.application} of {self.user} on {self.host}, since {self.since}"
 
 
 class Term(NamedTuple):
-    """The newest term as one look found it.
+    """The newest term as one look found it."""
 
-    Attributes:
-        number: Of the newest term; 0 if there is none.
-        owner: None where it does not say.
-    """
-
-    number: int = 0
-    owner: Owner | None = None
+    number: int = 0  # Of the newest term; 0 if there is none
+    owner: Owner | None = None  # None where it does not say
     beat: bytes = b""
     released: bool = False
 
@@ -109,15 +98,10 @@ def _read(storage: Storage, path: str) -> bytes:
 
 
 class LastWord(NamedTuple):
-    """The last sign of life of an owner.
+    """The last sign of life of an owner."""
 
-    Attributes:
-        heard_s: When it gave its last sign of life, by the storage's clock, in seconds since 1970; 0 for never.
-        limit_s: After so long without another nobody is at work: others may take the run; -inf where it was left.
-    """
-
-    heard_s: float
-    limit_s: float
+    heard_s: float  # When it gave its last sign of life, by the storage's clock, in seconds since 1970; 0 for never
+    limit_s: float  # After so long without another nobody is at work: others may take the run; -inf where it was left
 
     def is_over(self, now_s: float) -> bool:
         """Whether nobody is at work."""

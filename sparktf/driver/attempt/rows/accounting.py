@@ -33,20 +33,14 @@ class MadeByWorker(NamedTuple):
 
 @dataclass(slots=True)
 class EpochReceipts:
-    """What workers that lease rows have trained of one epoch in this attempt, as the coordinator has told it.
+    """What workers that lease rows have trained of one epoch in this attempt, as the coordinator has told it."""
 
-    Attributes:
-        counts: Rows of all of them.
-        replayed: Rows that may have gone into an update before as well: those of executions that broke off, and of what
-            a lost worker leaves as many as it may have trained.
-        inputs: What each worker has read for it.
-        made: What each has trained.
-    """
-
-    counts: Counts = NO_ROWS
+    counts: Counts = NO_ROWS  # Rows of all of them
+    # Rows that may have gone into an update before as well: those of executions that broke off, and of what a lost
+    # worker leaves as many as it may have trained
     replayed: int = 0
-    inputs: dict[NodeId, NodeInput] = field(default_factory=dict)
-    made: dict[NodeId, MadeByWorker] = field(default_factory=dict)
+    inputs: dict[NodeId, NodeInput] = field(default_factory=dict)  # What each worker has read for it
+    made: dict[NodeId, MadeByWorker] = field(default_factory=dict)  # What each has trained
 
     def add(self, receipt: Receipt, rows: int) -> None:
         fed, trained, aside = self.counts
@@ -59,23 +53,18 @@ class EpochReceipts:
 
 @dataclass(slots=True)
 class EpochAccount:
-    """The rows of one epoch, over all nodes.
-
-    Attributes:
-        planned: Rows of the training stream.
-        before: Rows of this epoch that a checkpoint had done before this attempt, of which `aside_before` were bad, and
-            `replayed_before` may have been trained twice.
-        nodes: How many nodes report it.
-        receipts: What those who train have told, where they are not those who report; both must agree.
-    """
+    """The rows of one epoch, over all nodes."""
 
     epoch: int
-    planned: int
-    nodes: int
+    planned: int  # Rows of the training stream
+    nodes: int  # How many nodes report it
+    # Rows of this epoch that a checkpoint had done before this attempt, of which `aside_before` were bad, and
+    # `replayed_before` may have been trained twice
     before: int = 0
     aside_before: int = 0
     replayed_before: int = 0
     reports: dict[NodeId, EpochDone] = field(default_factory=dict)
+    # What those who train have told, where they are not those who report; both must agree
     receipts: EpochReceipts | None = None
 
     def add(self, report: EpochDone) -> None:

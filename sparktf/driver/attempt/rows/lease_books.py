@@ -42,15 +42,12 @@ _UNTOLD = 2
 
 @dataclass
 class EpochBook:
-    """One epoch.
+    """One epoch."""
 
-    Attributes:
-        leases: None before the first request, and once the epoch is over; where Spark feeds the rows, those left.
-        opening: Held while the leases are made, which may take long; never waited for under the books' own lock.
-    """
-
+    # None before the first request, and once the epoch is over; where Spark feeds the rows, those left
     leases: BlockLeases | StagedLeases | None = None
     is_over: bool = False
+    # Held while the leases are made, which may take long; never waited for under the books' own lock
     opening: threading.Lock = field(default_factory=threading.Lock)
     receipts: EpochReceipts = field(default_factory=EpochReceipts)
 

@@ -17,42 +17,26 @@ Epoch = tuple[Stream, int]
 
 @dataclass(slots=True)
 class FeedAddress:
-    """A node as feeders find it.
-
-    Attributes:
-        jvm: Identity of its executor.
-        data: Where it takes rows; None until it is ready, and once it is lost.
-        follows: Its trainer follows a lost one; feeding does not wait for it.
-    """
+    """A node as feeders find it."""
 
     host: str
-    jvm: str
-    data: DataAddress | None = None
-    follows: bool = False
+    jvm: str  # Identity of its executor
+    data: DataAddress | None = None  # Where it takes rows; None until it is ready, and once it is lost
+    follows: bool = False  # Its trainer follows a lost one; feeding does not wait for it
 
 
 @dataclass(slots=True)
 class StreamBook:
-    """One stream in one epoch.
+    """One stream in one epoch."""
 
-    Attributes:
-        leases: Split -> the node that gets it from any feeder.
-        rows: Split -> rows, of those that are sealed.
-        ended: No feeder is at work any more.
-        again: Nodes train on what they kept; feeders bring what lost ones had.
-        gone: Splits that were sealed by nodes which are lost.
-        turn: How often what lost nodes had was fed again.
-        todo: Splits that are still to come in a later turn.
-        begun: Nodes that have asked for the epoch, and live: in which incarnation.
-    """
-
-    leases: dict[int, NodeId] = field(default_factory=dict)
-    rows: dict[int, int] = field(default_factory=dict)
-    ended: bool = False
-    again: bool = False
-    gone: set[int] = field(default_factory=set)
-    turn: int = 0
-    todo: set[int] = field(default_factory=set)
+    leases: dict[int, NodeId] = field(default_factory=dict)  # Split -> the node that gets it from any feeder
+    rows: dict[int, int] = field(default_factory=dict)  # Split -> rows, of those that are sealed
+    ended: bool = False  # No feeder is at work any more
+    again: bool = False  # Nodes train on what they kept; feeders bring what lost ones had
+    gone: set[int] = field(default_factory=set)  # Splits that were sealed by nodes which are lost
+    turn: int = 0  # How often what lost nodes had was fed again
+    todo: set[int] = field(default_factory=set)  # Splits that are still to come in a later turn
+    # Nodes that have asked for the epoch, and live: in which incarnation
     begun: dict[NodeId, int] = field(default_factory=dict)
 
     def is_awaited(self, split: int) -> bool:

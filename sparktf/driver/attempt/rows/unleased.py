@@ -18,32 +18,20 @@ _CUTS = 16
 
 
 class BlockLayout(NamedTuple):
-    """How blocks lie on the hosts of the workers.
+    """How blocks lie on the hosts of the workers."""
 
-    Attributes:
-        block_rows: int64 [n_blocks].
-        hosts: Numbers that the plan gives them.
-        local: For each block, which of the `hosts` are beside it.
-    """
-
-    block_rows: Integers
-    hosts: tuple[int, ...]
-    local: Groups
+    block_rows: Integers  # int64 [n_blocks]
+    hosts: tuple[int, ...]  # Numbers that the plan gives them
+    local: Groups  # For each block, which of the `hosts` are beside it
 
 
 @dataclass(slots=True)
 class Wanted:
-    """What a worker is still to get.
+    """What a worker is still to get."""
 
-    Attributes:
-        rows: About how many.
-        most: No more than that, but for the smallest part of a block that there is.
-        found: What it gets.
-    """
-
-    rows: int
-    most: int
-    found: list[Slices] = field(default_factory=list)
+    rows: int  # About how many
+    most: int  # No more than that, but for the smallest part of a block that there is
+    found: list[Slices] = field(default_factory=list)  # What it gets
 
     def add(self, found: Slices) -> None:
         rows = int(found.rows.sum())
