@@ -1,4 +1,4 @@
-"""What a checkpoint tells of the run before it, for whoever goes on from there."""
+"""The record of a run in its checkpoint's manifest, from which a resumed run goes on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CheckpointRecord(Message):
     carried: Carried | None = None  # What the weights were begun with, if those were another run's
 
     def stored(self) -> dict[str, Any]:
-        """Returns it for a manifest: what there is nothing to tell of is left out."""
+        """Returns it for a manifest, without empty fields."""
         empty = CheckpointRecord()
         return {
             name: value

@@ -65,7 +65,7 @@ class Committer:
         """Touches nothing.
 
         Args:
-            hasty: The same storage, for what is not worth waiting for while it is away.
+            hasty: The same storage, for writes that may fail at once while it is away.
             fence: The run's. Default: one of its own.
         """
         self._fence = fence or Fence(storage, rundir, hasty)
@@ -124,7 +124,7 @@ class Committer:
         return number
 
     def look_after_fence(self) -> None:
-        """Looks now and then whether the run is still this driver's. Raises `FencedOffError` if it is not."""
+        """Checks now and then that this driver still owns the run. Raises `FencedOffError` if it does not."""
         self._watch.check()
 
     def begin(self) -> Restore | None:
@@ -160,7 +160,7 @@ class Committer:
         )
 
     def start(self, restore: Restore | None) -> Start:
-        """Returns where the attempt begins that goes on from what `begin` has returned."""
+        """Returns the position at which an attempt begins that restores `restore`."""
         if restore is None:
             return Start()
         splits = self.record.splits or {}
@@ -178,7 +178,7 @@ class Committer:
         return None
 
     def collect(self, attempt: Attempt) -> list[Commit]:
-        """Takes what is whole out of the attempt. The caller holds the lock that nodes report under."""
+        """Takes the whole checkpoints out of the attempt. The caller holds the lock that nodes report under."""
         return [self._books(attempt, save) for save in attempt.take_saves()]
 
     def commit(self, commit: Commit) -> None:
@@ -247,7 +247,7 @@ class Committer:
         return tuple(by_epoch[epoch] for epoch in sorted(by_epoch))
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the run's result says of what is trained, by its fields. The caller holds the lock."""
+        """Returns the result's fields about the trained model. The caller holds the lock."""
         rows, evaluations = self.epoch_rows(), self._evaluations()
         trainers = self.attempt.trainers.values() if self.attempt is not None else ()
         kept = next((t.finished.kept for t in trainers if t.finished and t.finished.kept), None)
@@ -275,7 +275,7 @@ class Committer:
         }
 
     def _begun_with(self, attempt: Attempt | None) -> Carried | None:
-        """Returns what this attempt has taken over from another run's model, or that which it goes on from."""
+        """Returns the weights taken over from another run's model, in this attempt or before its checkpoint."""
         trainers = attempt.trainers.values() if attempt is not None else ()
         return next((t.ready.carried for t in trainers if t.ready and t.ready.carried), self.record.carried)
 
@@ -286,7 +286,7 @@ class Committer:
         return merged_evaluations((*self.record.training, *self._told(Stream.TRAIN)))
 
     def _told(self, stream: Stream) -> Iterator[Evaluation]:
-        """Yields what trainers have told of a stream in this attempt."""
+        """Yields the evaluations of a stream in this attempt."""
         for m in self.attempt.metrics if self.attempt is not None else ():
             if m.stream is stream:
                 yield Evaluation(epoch=m.epoch, step=m.step, rows=m.rows, values=m.values)
@@ -341,7 +341,7 @@ class Committer:
 
     @property
     def _is_evaluated_beside(self) -> bool:
-        """Whether an evaluator reads what is committed, and tells of it when more may be."""
+        """Whether an evaluator reads the commits, and is told when there are more."""
         return self._config.cluster.evaluator
 
     def _best_of(self, commit: Commit, keep: KeepRule) -> Evaluation | None:
@@ -349,14 +349,14 @@ class Committer:
         return keep.best(e for e in commit.record.validation if e.step in steps)
 
     def _release(self, keep: KeepRule | None, steps: Sequence[int]) -> Sequence[int]:
-        """Returns which checkpoints may be removed, of those that are too old: not what an evaluator needs."""
+        """Returns which of the outdated checkpoints may be removed: not those that an evaluator needs."""
         if self.attempt is None or not self._is_evaluated_beside:
             return steps
         return self.attempt.commits.release(steps, keep)
 
 
 def _whole(commit: Commit, keep: KeepRule | None) -> CheckpointRecord:
-    """Returns the attempt's books together with what the trainers that stored the checkpoint have told."""
+    """Returns the attempt's books, completed by the reports of the trainers that stored the checkpoint."""
     save, record = commit.save, commit.record
     told = {"set_aside": save.rows_aside, "replayed": record.replayed + save.chief.in_doubt, "loss": save.chief.loss}
     return record.model_copy(update={"keep": keep, **told})

@@ -1,4 +1,4 @@
-"""What a run keeps beside its checkpoints, and whether it can be kept at all."""
+"""The files of a run besides its checkpoints, and the check that they can be written at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NAMED = 3
 
 
 def check_output(storage: Storage, path: str) -> None:
-    """Refuses an output that cannot be written, renamed or deleted in.
+    """Refuses an output in which nothing can be written, renamed or deleted.
 
     Raises:
         PreflightError: with the file system's reason.
@@ -54,7 +54,7 @@ def check_output(storage: Storage, path: str) -> None:
 
 
 def _has_plan(storage: Storage, rundir: RunDirectory) -> bool:
-    """Whether what is called `plan` is a stored plan. Raises `StorageError`."""
+    """Whether the file `plan` is a stored plan. Raises `StorageError`."""
     try:
         load_plan(storage, rundir.plan)
     except (StorageNotFoundError, CorruptFileError, ConfigError, ValueError, KeyError, TypeError):
@@ -63,7 +63,7 @@ def _has_plan(storage: Storage, rundir: RunDirectory) -> bool:
 
 
 def check_folder(storage: Storage, rundir: RunDirectory) -> None:
-    """Refuses a run directory that somebody else has filled: what a run puts in its place would replace it.
+    """Refuses a run directory with files of somebody else, which the run would replace.
 
     Raises:
         PreflightError: it is not empty, and no run has begun there; or it cannot be read.
@@ -102,7 +102,7 @@ def plan_of_run(
     make: Callable[[], Plan],
     say: Callable[[str], None],
 ) -> Plan:
-    """Returns the stored plan of a run that is resumed, else a new one, which is stored; says what is in it.
+    """Returns the stored plan of a resumed run, else a new one, which is stored; describes it by `say`.
 
     Raises:
         ConfigError: the stored plan was made for other data.
@@ -140,7 +140,7 @@ def keep_plan(plan: Plan, storage: Storage, rundir: RunDirectory, fence: Fence) 
 
 
 def describe_plan(plan: Plan) -> list[str]:
-    """Returns what is said of a plan: a line for each stream, and which version of a table it is."""
+    """Returns a line for each stream of a plan, and one for the version of a table."""
     lines = [f"data: version {plan.source_version} of the table is read"] if plan.source_version is not None else []
     lines += [f"{stream}: fed by Spark; rows are counted as they come" for stream in plan.staged]
     return lines + [
@@ -227,7 +227,7 @@ class ResultFile:
             raise self._fence.lose()
 
     def begin(self) -> None:
-        """Takes an earlier result out of sight, once the run is fenced: it is under way again.
+        """Removes an earlier result once the run is fenced: the run is under way again.
 
         Raises:
             FencedOffError: another submission owns the run.
@@ -243,7 +243,7 @@ class ResultFile:
         """Writes the result, replacing an earlier one; without a fence only where nobody else holds the run.
 
         Args:
-            steps: What is to follow it, and is recorded before.
+            steps: The steps that are to follow, recorded before the result.
 
         Raises:
             FencedOffError: another submission owns the run, or has decided it.
@@ -291,13 +291,13 @@ class Tenure:
         self.results = ResultFile(storage, rundir, self.fence, application)
 
     def take_up(self, preflight: Callable[[], None], say: Callable[[str], None], *, wait: bool) -> RunResult | None:
-        """Makes this driver the run's owner, unless its result is to be repeated, which is returned.
+        """Makes this driver the run's owner, unless an earlier result is to be repeated, which is returned.
 
-        Of a result that steps follow which nobody has done yet it becomes the owner, too, if it can.
+        Tries to become the owner too where steps are left that follow the earlier result.
 
         Args:
-            preflight: Raises what refuses the run.
-            wait: While another submission owns the run.
+            preflight: Raises the error that refuses the run.
+            wait: Wait while another submission owns the run.
 
         Raises:
             SparkTFError: of `preflight`; of `begin`; or the run cannot be this application's any more.
@@ -321,7 +321,7 @@ class Tenure:
         Raises:
             PreflightError: the output cannot be written.
             OwnedError: another submission owns the run.
-            FencedOffError: one that has taken it since does.
+            FencedOffError: another submission has taken it since.
             StorageError: the storage failed.
         """
         check_output(self._storage, self._rundir.path)
@@ -336,7 +336,7 @@ class Tenure:
     def _begin_last_steps(self, say: Callable[[str], None], *, wait: bool) -> None:
         """Makes this driver the run's owner where steps are left that follow its result.
 
-        Raises nothing: the verdict is there, whoever does what follows it.
+        Raises nothing: the verdict stands, whichever driver does these steps.
         """
         try:
             if self.results.last_steps.left():
@@ -347,5 +347,5 @@ class Tenure:
             say(f"what follows the result is not done: {e}")
 
     def end(self) -> None:
-        """Leaves the run to the next submission, once all is written."""
+        """Releases the run for the next submission, once all is written."""
         self._owner.release()

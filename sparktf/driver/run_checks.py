@@ -1,7 +1,7 @@
-"""What a run is refused for before it holds anything: one list, in the order in which it is told.
+"""The checks that refuse a run before it holds anything: one list, in the order in which they are reported.
 
 The run itself (`SparkSite`), `sparktf check` and `sparktf plan` go through this list, and each runs the checks whose
-needs it has. Making the plan is no check of the list: it comes between those that need one and those that do not.
+needs it has. Planning is no check of the list: it comes between the checks that need a plan and those that do not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sparktf.topology import gang_text
 
 
 class Basis(Enum):
-    """What a check takes besides the configuration and the slots that its master promises.
+    """The needs of a check besides the configuration and the slots that its master promises.
 
     Attributes:
         LISTING: The output may be read.
@@ -47,7 +47,7 @@ class Basis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A run that has not begun, as far as those who look at it know."""
+    """All that is known of a run that has not begun."""
 
     config: JobConfig  # With its paths normalised
     slots: Slots  # That its master promises
@@ -62,7 +62,7 @@ class Scene:
 
 @dataclass
 class Findings:
-    """What was found."""
+    """The results of all checks."""
 
     known: list[str] = field(default_factory=list)  # What is as it should be, a line each
     # What could not be looked at without Spark, TensorFlow and writing
@@ -80,7 +80,7 @@ class Findings:
             self.errors.append(error)
 
     def lines(self) -> list[str]:
-        """Returns what `sparktf check` says where nothing is wrong."""
+        """Returns the lines that `sparktf check` prints when nothing is wrong."""
         lines = [f"# {line}" for line in self.known]
         for when, what in (("without --deep", self.unknown), ("before a run", self.left)):
             lines += [f"# not checked {when}: {'; '.join(what)}"] if what else []
@@ -96,10 +96,10 @@ class RunCheck(NamedTuple):
 
 
 def due(has: Collection[Basis], before: Collection[Basis] | None = None) -> Sequence[RunCheck]:
-    """Returns the checks whose needs there are.
+    """Returns the checks whose needs are met.
 
     Args:
-        before: The needs that there were at an earlier look, whose checks are not done again; None for no such look.
+        before: The needs met at an earlier look, whose checks are not repeated; None for no earlier look.
     """
     able = [check for check in CHECKS if check.needs <= {*has}]
     return able if before is None else [check for check in able if not check.needs <= {*before}]

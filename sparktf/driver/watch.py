@@ -1,4 +1,4 @@
-"""Follows one attempt: records what has happened, decides under the lock, and acts outside of it."""
+"""Follows one attempt: records events, decides under the lock, and acts outside of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from sparktf.wire.control import Metrics, Progress
 
 
 class Due(NamedTuple):
-    """What an attempt's books say is to be done now."""
+    """The actions due now, by an attempt's books."""
 
     outcome: Outcome
     commits: list[Commit]  # Checkpoints that are whole
@@ -120,7 +120,7 @@ class Watch:
         self.writer.check()
 
     def leave(self, limit_s: float) -> None:
-        """Begins no other commit, and waits for the one that is under way, but not for long."""
+        """Begins no other commit, and waits up to `limit_s` for the one that is under way."""
         self.writer.drop()
         clock = self.gang.clock
         until_s = clock.now_s() + (0.0 if self._given_up else limit_s)
@@ -135,7 +135,7 @@ class Watch:
         self.gang.record_losses(self.attempt)
 
     def _replace_lost(self) -> None:
-        """Has others take the places of trainers that are lost, where the attempt goes on without them."""
+        """Fills the places of lost trainers, where the attempt goes on without them."""
         said = self.replacements.fill()
         with self.gang.roster.changed:
             losses = [record.message for record in self.attempt.losses.records]
@@ -190,6 +190,6 @@ class Watch:
             self.writer.put(partial(self.committer.commit, commit))
 
     def _before(self, due: Due) -> int:
-        """Returns the rows of the current epoch that an earlier attempt has done."""
+        """Returns the rows of the current epoch that earlier attempts have done."""
         cursor = self.attempt.start.cursor
         return cursor.rows if max(p.epoch for p in due.progress) == cursor.epoch else 0

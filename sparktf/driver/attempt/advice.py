@@ -1,4 +1,4 @@
-"""What to change in the ratio of workers to parameter servers: a function of how their time went."""
+"""Advice on the ratio of workers to parameter servers: a function of how their time was spent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CALM = 0.4
 def advise(
     workers: Mapping[str, Usage], servers: Mapping[str, Usage], coordinator: Usage, *, server_nbytes: int
 ) -> str:
-    """Returns one line: what to change, with the figure behind it; "" where nothing follows from the figures.
+    """Returns one line: the change to make, with the figure behind it; "" where nothing follows from the figures.
 
     Args:
         workers: By node; `servers` likewise.

@@ -1,4 +1,4 @@
-"""Has Spark feed what an attempt wants, one epoch of one stream at a time each, and closes the books when it has."""
+"""Has Spark feed the epochs that an attempt wants, one at a time for each stream, and closes the books after each."""
 
 from __future__ import annotations
 
@@ -14,31 +14,29 @@ class Feeders(Protocol):
     """Feeders at work on one stream in one epoch."""
 
     def splits(self) -> int | None:
-        """Returns how many partitions there were, None while some are still being fed.
-
-        Raises:
-            SparkTFError: Spark has given up.
+        """Returns the number of partitions, None while some are still being fed. Raises `SparkTFError` if Spark has
+        given up.
         """
 
     def cancel(self) -> None:
-        """Ends what still runs, without waiting for it."""
+        """Ends all that still run, without waiting for them."""
 
 
 class Feeding:
-    """The feeders of one attempt. Used by the driver's watching thread alone."""
+    """The feeders of one attempt, for the driver's watching thread alone."""
 
     def __init__(self, attempt: Attempt, start: Callable[[Stream, int, int], Feeders]) -> None:
         """Starts nothing yet.
 
         Args:
-            start: Has Spark feed a stream in an epoch, for the turn that is named (`sparktf.wire.data.Span`).
+            start: Has Spark feed a stream in an epoch, for the given turn (`sparktf.wire.data.Span`).
         """
         self._attempt = attempt
         self._start = start
         self._feeders: dict[tuple[Stream, int], Feeders] = {}
 
     def start_wanted(self) -> None:
-        """Starts feeders for what the attempt wants, once every node takes rows: a feeder may be sent to any of them.
+        """Starts the wanted feeders, once every node takes rows: a feeder may be sent to any of them.
 
         Called without the attempt's lock: starting takes a moment.
         """
@@ -49,9 +47,9 @@ class Feeding:
             self._feeders[stream, epoch] = self._start(stream, epoch, self._attempt.fed.ledger.book(stream, epoch).turn)
 
     def settle(self) -> SparkTFError | None:
-        """Closes the books of feeders that have ended, with the attempt's lock held; returns why one failed.
+        """Closes the books of feeders that have ended, with the attempt's lock held; returns the cause of a failure.
 
-        Where rows were with workers that are lost, they are wanted again.
+        Rows of lost workers are wanted again.
         """
         ledger = self._attempt.fed.ledger
         for (stream, epoch), feeders in list(self._feeders.items()):

@@ -39,7 +39,7 @@ class Trainer:
         self.state = step(TRAINER, self.state, event, str(self.node))
 
     def advance(self, new: Progress) -> None:
-        """Notes where it is. What was under way for longer than something newer does not count: it never goes back."""
+        """Notes its progress, which never goes back: an older report does not count."""
         old = self.progress
         if (old.step, old.rows_trained, old.phase) != (new.step, new.rows_trained, new.phase):
             self.moved_s = self.heard_s
@@ -50,7 +50,7 @@ class Trainer:
             self.apply(TrainerEvent.PROGRESS)
 
     def beat(self, beat: Heartbeat, *, trains: bool) -> None:
-        """Notes where it is, and what its process has used.
+        """Notes its progress, and the usage of its process.
 
         Args:
             trains: Whether the gang has trained since the beat before.
@@ -63,7 +63,7 @@ class Trainer:
         """Notes the usage of its process; as in `advance`, an older report does not count.
 
         Args:
-            trains: Whether the gang has trained since it told before.
+            trains: Whether the gang has trained since the report before.
         """
         # What its process used before it began to tell was its start.
         before = self.told or told.model_copy(update={"work": None, "staleness": {}})
@@ -93,12 +93,12 @@ class Trainer:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it has found the others, and says so again and again."""
+        """Whether it has found the others, and reports regularly."""
         return self.state in (TrainerState.READY, TrainerState.TRAINING)
 
     @property
     def is_expected(self) -> bool:
-        """Whether more is to be heard of it: it has neither failed nor ended."""
+        """Whether it is still to report: it has neither failed nor ended."""
         return self.state not in (TrainerState.FAILED, TrainerState.EXITED)
 
 
@@ -107,7 +107,7 @@ Members = Mapping[NodeId, Trainer]
 
 
 def are_training(nodes: Iterable[NodeId], members: Members) -> bool:
-    """Whether all of some nodes say that they train, rather than start, save or evaluate."""
+    """Whether all of some nodes report that they train, rather than start, save or evaluate."""
     return all(members[node].progress.phase == "training" for node in nodes)
 
 
@@ -117,7 +117,7 @@ def have_met(members: Members) -> bool:
 
 
 def started_s(members: Members, attempt_s: float) -> float:
-    """Returns since when a gang starts: a trainer that replaces a lost one before all have met takes as long again.
+    """Returns when a gang began to start; a trainer that replaces a lost one before all have met starts it anew.
 
     Args:
         attempt_s: When the attempt began.
@@ -128,18 +128,18 @@ def started_s(members: Members, attempt_s: float) -> float:
 
 
 def rows_trained(members: Members, epoch: int) -> dict[NodeId, int]:
-    """Returns how many rows of an epoch each node has trained that is in it."""
+    """Returns the rows of an epoch that each node in it has trained."""
     return {t.node: t.progress.rows_trained for t in members.values() if t.progress.epoch == epoch}
 
 
 def speaker(message: NodeMessage, attempt: int, members: Members) -> Trainer:
-    """Returns the trainer that speaks, or is spoken of: the only place where messages are held to their senders.
+    """Returns the trainer that sends a message, or that it is about: the only place that checks messages by sender.
 
     Args:
-        attempt: The number of the one that is under way.
+        attempt: The number of the current one.
 
     Raises:
-        RefusedError: it is none of this attempt, or not the one that its node has now, or counts as lost.
+        RefusedError: it is none of this attempt, or not the present one of its node, or counts as lost.
     """
     if message.attempt != attempt:
         raise RefusedError(f"attempt {message.attempt} is over: {attempt} is under way")

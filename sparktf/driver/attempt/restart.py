@@ -1,4 +1,4 @@
-"""What follows an attempt that has failed: functions of its failures and of those before."""
+"""The consequences of a failed attempt: functions of its failures and of those before."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Restart(NamedTuple):
 
 
 def after(failures: Iterable[ErrorRecord], used: int, allowed: int) -> Restart:
-    """Returns what follows an attempt that has failed.
+    """Returns the consequence of a failed attempt.
 
     Args:
         used: Attempts that have ended, this one among them; `allowed` is `train.max_attempts`.
@@ -36,7 +36,7 @@ def after(failures: Iterable[ErrorRecord], used: int, allowed: int) -> Restart:
 
 
 def may_be_mended(cause: ErrorRecord) -> bool:
-    """Returns whether a new attempt may do better."""
+    """Returns whether a new attempt may succeed."""
     return cause.verdict is Verdict.INFRASTRUCTURE and cause.type not in _AS_IT_IS
 
 

@@ -1,4 +1,4 @@
-"""Where an attempt stands, and what follows from the time that has passed: a function of its state."""
+"""The state of an attempt, and the consequences of the time passed: a function of its state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Known(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where an attempt stands at one moment, and what `Attempt.apply` is to note."""
+    """An attempt's state at one moment, and the changes that `Attempt.apply` is to note."""
 
     outcome: Outcome
     failures: tuple[Failure, ...]  # New ones, which no node told
@@ -38,7 +38,7 @@ class Standing(NamedTuple):
 
 
 def standing(known: Known, now: Now, timeouts: TimeoutsConfig) -> Standing:
-    """Looks for trainers that are late and for places that stay vacant, then says where the attempt stands."""
+    """Looks for late trainers and places that stay vacant, then returns the attempt's state."""
     members, evaluation, lost = known.members, known.evaluation, []
     failures = _misled(known, now, timeouts)
     for late in _late(known, now, timeouts) if not failures else ():
