@@ -53,7 +53,7 @@ class Gang(Reserved):
     # ---- reservation ----
 
     def suffices(self, config: JobConfig) -> bool:
-        """Whether a training finds its nodes here: true before the first one has reserved any."""
+        """Whether the gang has the nodes that a training needs: true before the first one has reserved any."""
         return self._agents is None or config.shape.nodes <= self._size
 
     def close(self) -> None:
@@ -66,7 +66,7 @@ class Gang(Reserved):
 
         Raises:
             LifecycleError: the gang is closed.
-            PreflightError: the agents leave no room for what the plan needs.
+            PreflightError: the agents leave no room for the plan's feeders.
         """
         self._take(GangEvent.RESERVE)
         self.site.check_plan(config, plan)
@@ -84,8 +84,8 @@ class Gang(Reserved):
         """Waits for the gang; returns its agents by partition.
 
         The first attempt needs all of them within `timeouts.reserve`; a later one goes on with at least
-        `cluster.min_workers` when the lost do not come back within `timeouts.replace`. Of more agents than are needed,
-        those beside the data are taken, of each executor one if that is enough; spares that are not are sent home.
+        `cluster.min_workers` when the lost ones do not come back within `timeouts.replace`. Of more agents than needed,
+        those beside the data are taken, one of each executor if that is enough; other spares are sent home.
 
         Raises:
             ReservationError: too few came in time.
@@ -128,7 +128,7 @@ class Gang(Reserved):
         return kept
 
     def _send_home(self, spares: list[AgentRecord]) -> None:
-        """Has agents end, and their executors given back that nobody else is on."""
+        """Ends agents, and gives back their executors where no other agent is on them."""
         self.roster.dismiss([agent.id for agent in spares])
         used = {agent.executor for agent in self.roster.here()}
         self.site.let_go([agent for agent in spares if agent.executor not in used])

@@ -59,7 +59,7 @@ class Replacements:
         """Changes nothing yet.
 
         Args:
-            leader: What the leader's trainer got when the attempt began.
+            leader: The orders of the leader's trainer when the attempt began.
         """
         self.seating = seating
         self._gang = gang
@@ -67,9 +67,9 @@ class Replacements:
         self._leader = leader
 
     def fill(self) -> list[str]:
-        """Ends trainers that count as lost, and has agents that are free start others; returns what is to be said.
+        """Ends trainers that count as lost, and has free agents start others; returns lines that describe it.
 
-        A seat is given to nobody whose executor is gone: its site is asked before, outside of the roster's lock.
+        A seat goes to no agent whose executor is gone: the site is asked for that before, outside of the roster's lock.
 
         Raises:
             PreflightError: an agent cannot start trainers.
@@ -103,7 +103,7 @@ class Replacements:
         return vacancies(wanted, roster.here(), self._gang.clock.now_s(), roster.silence_s)
 
     def _give(self, follower: Successor) -> None:
-        """Gives a node's seat to an agent, and that the trainer."""
+        """Gives a node's seat to an agent, and the agent its trainer."""
         node, agent = follower
         here = agent.registration
         successor = self._attempt.succeed(node, agent.id, here.host, agent.address, here.jvm)

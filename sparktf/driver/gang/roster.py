@@ -1,4 +1,4 @@
-"""The agents that the driver knows, and the orders they are given."""
+"""The agents that the driver knows, and their orders."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AgentRecord:
 
     @property
     def executor(self) -> tuple[str, str]:
-        """Host and JVM, which no two executors share."""
+        """Host and JVM, unique to an executor."""
         return self.registration.host, self.registration.jvm
 
     @property
@@ -60,7 +60,7 @@ class AgentRecord:
 
 
 class ExecutorFacts(NamedTuple):
-    """What the cluster manager says of an agent's executor."""
+    """The cluster manager's facts about an agent's executor."""
 
     log: str = ""  # Address of its log, "" where there is none
     removed: str = ""  # Why it is not there any more, "" while it is or where nothing is known
@@ -74,13 +74,13 @@ class LostAgent:
     reason: str
 
     def in_words(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
-        """Returns what became of its trainer: it lost its executor only where that is known to be gone."""
+        """Returns what happened to its trainer: it lost its executor only if that is known to be gone."""
         return f"lost its executor: {facts.removed}" if facts.removed else f"lost its agent: {self.reason}"
 
 
 @dataclass
 class Roster:
-    """All agents, by partition; thread-safe. `changed` is notified whenever something may have to be decided."""
+    """All agents, by partition; thread-safe. `changed` is notified whenever a decision may be due."""
 
     clock: Callable[[], float]
     silence_s: float  # An agent not heard for so long is lost
@@ -99,7 +99,7 @@ class Roster:
     def register(self, message: Registration) -> Registered:
         """Gives an agent its place, or tells it to wait while another one has it.
 
-        A duplicate waits, one that is back, and one that Spark has started another for since: its registration is late.
+        A duplicate waits, and one that is back, and one that Spark has replaced since: its registration is late.
 
         Raises:
             RefusedError: the cluster is closed, or the agent's job has ended.
@@ -126,11 +126,7 @@ class Roster:
             return Registered(accepted=True)
 
     def heartbeat(self, message: AgentHeartbeat) -> Orders:
-        """Notes that the agent lives; answers with its orders.
-
-        Raises:
-            RefusedError: the agent is unknown.
-        """
+        """Notes that the agent lives; returns its orders. Raises `RefusedError` if the agent is unknown."""
         with self.changed:
             agent = self._known(message.agent)
             if agent.state is AgentState.LOST:
@@ -159,17 +155,13 @@ class Roster:
             return Orders(order=Order.WAIT, beat_s=waiting_s if message.trainer is None else working_s)
 
     def vouch(self, agent: str) -> None:
-        """Notes that an agent lives, since its trainer does, which ends with it."""
+        """Notes that an agent lives, since its trainer does, which would end with it."""
         with self.changed:
             known = self._known(agent)
             known.heard_s, known.vouched = self.clock(), True
 
     def trainer_exited(self, message: TrainerExited) -> Ack:
-        """Notes that an agent is free again.
-
-        Raises:
-            RefusedError: the agent is unknown.
-        """
+        """Notes that an agent is free again. Raises `RefusedError` if the agent is unknown."""
         with self.changed:
             agent = self._known(message.agent)
             if message.trainer in agent.ended:
@@ -184,7 +176,7 @@ class Roster:
     # ---- called by the driver's own thread, with `changed` held or not ----
 
     def here(self) -> list[AgentRecord]:
-        """Returns the agents there are, by partition."""
+        """Returns the agents present, by partition."""
         with self.changed:
             return sorted((a for a in self._agents.values() if a.is_here), key=lambda a: a.registration.partition)
 
@@ -221,7 +213,7 @@ class Roster:
                 self._agents[agent].wanted, self._agents[agent].stop = spec, False
 
     def stop_trainer(self, agent: str, trainer: TrainerKey) -> None:
-        """Orders one trainer stopped, if the agent (by id) has it still; one not started yet is taken back."""
+        """Orders one trainer stopped, if the agent (by id) still has it; one not started yet is taken back."""
         with self.changed:
             known = self._known(agent)
             if known.wanted is not None and known.wanted.trainer == trainer:
@@ -234,12 +226,12 @@ class Roster:
                 agent.take_back()
 
     def is_quiet(self) -> bool:
-        """Whether no agent that is here runs a trainer, or may."""
+        """Whether no agent present runs a trainer, or may."""
         with self.changed:
             return all(a.is_free for a in self._agents.values() if a.is_here)
 
     def dismiss(self, agents: Sequence[str] | None = None) -> None:
-        """Sends agents home, all of them by default: also the lost, if they speak again; and then takes no new ones."""
+        """Sends agents home, including lost ones that return. By default sends all, and then takes no new ones."""
         chosen = None if agents is None else frozenset(agents)
         with self.changed:
             self._closed = self._closed or chosen is None

@@ -1,4 +1,4 @@
-"""What lies at a path: data files, partition columns, footers. Reads no rows."""
+"""The files at a path: data files, partition columns, footers. Reads no rows."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _Found = TypeVar("_Found")
 
 
 def at_once(name: str, look: Callable[..., _Found], *each: Iterable[Any]) -> list[_Found]:
-    """Returns what a function finds in each of some files, in many threads: small reads mostly wait for the storage.
+    """Returns a function's results for some files, from many threads: small reads mostly wait for the storage.
 
-    What it raises is raised, and the files that have not been begun are left out.
+    Raises its first error, and skips the files that have not been begun.
 
     Args:
         name: Of the threads.
-        each: What it takes of each file.
+        each: The function's arguments for each file.
     """
     with ThreadPoolExecutor(_THREADS, thread_name_prefix=name) as pool:
         try:
@@ -92,7 +92,7 @@ class RowGroups(NamedTuple):
     group_rows: Integers  # Rows in the file
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> RowGroups:
-        """Returns those that are chosen: bool [n_row_groups]."""
+        """Returns the chosen ones: bool [n_row_groups]."""
         return RowGroups(*(column[chosen] for column in self))
 
 
@@ -103,7 +103,7 @@ CAME_LATER = (
 
 
 def list_source(storage: Storage, path: str, key: str, reads: SparkReads) -> Source:
-    """Lists the data files at a path: one file, or all below a folder but those that Spark ignores.
+    """Lists the data files at a path: one file, or all below a folder except those that Spark ignores.
 
     Args:
         key: The configuration key of the path.
@@ -141,7 +141,7 @@ def read_schema(
     """Returns the Arrow types of all columns: those of the first file, in its order, then the partition columns.
 
     Args:
-        used: Which columns need a type: where the first file has no value of one, the next that has one tells it.
+        used: Which columns need a type: if the first file has no value of one, the next file with a value decides.
 
     Raises:
         CorruptFileError: the first file's footer cannot be read.
@@ -174,7 +174,7 @@ def lake_schema(
 def _with_types(
     storage: Storage, paths: Sequence[str], found: dict[str, pa.DataType], used: Callable[[str], bool]
 ) -> dict[str, pa.DataType]:
-    """Returns the types of columns, those of which no value was there as the next files have them."""
+    """Returns the types of columns; for those without a value so far, the types in the next files."""
     wanted = [name for name, kind in found.items() if has_untyped(kind) and used(name)]
     for first in range(0, len(paths), _THREADS):
         if not wanted:
@@ -192,9 +192,9 @@ def _schema_of(storage: Storage, path: str) -> pa.Schema:
 
 
 def first_length(storage: Storage, path: str, column: str) -> int | None:
-    """Returns how many values the first row of a list column has (bytes, of a binary one), if there is one.
+    """Returns the number of values in the first row of a list column (bytes, of a binary one); None without rows.
 
-    Little more than that row is read.
+    Reads little more than that row.
 
     Raises:
         CorruptFileError: the file cannot be read.
@@ -214,7 +214,7 @@ def read_row_groups(
 
     Args:
         columns: The columns to read from the files.
-        check: Looks at each file's footer, in many threads; what it raises is raised.
+        check: Checks each file's footer, in many threads; its errors are raised.
 
     Returns:
         The row groups, and of each file its `FileStamp`: int64 [n_files, 3].
@@ -252,7 +252,7 @@ def _row_groups_of(
 
 
 def doubled(schema: pa.Schema, used: Iterable[str], reads: SparkReads) -> str:
-    """Returns which of the used columns, or fields of theirs, a file has twice, for a sentence's end; "" if none."""
+    """Returns the used columns, or fields of theirs, that a file has twice, for a sentence's end; "" if none."""
     wanted = {prefix for name in used for prefix in prefixes(name)}
     roots = {reads.same(name) for name in schema.names if name in wanted}
     return next(
@@ -321,10 +321,6 @@ def check_file(
 
 
 def check_decimals(path: str, metadata: pq.FileMetaData, columns: frozenset[str]) -> None:
-    """Checks that Arrow reads all decimals of some columns.
-
-    Raises:
-        NotPlainError: it does not.
-    """
+    """Checks that Arrow reads all decimals of some columns. Raises `NotPlainError` if it does not."""
     if reason := long_decimal(metadata, columns):
         raise NotPlainError(f"{path} cannot be read by trainers: {reason}")

@@ -1,7 +1,7 @@
 """Hive-style partition folders (`date=2026-11-20/region=de/`): their columns, with values typed as Spark types them.
 
-Spark tries whole numbers, decimals, doubles, timestamps, times and dates, as Java reads them; what is none is text.
-Of numbers and dates it looks at the value as it is escaped in the path.
+Spark tries whole numbers, decimals, doubles, timestamps, times and dates, as Java reads them; all else is text. It
+recognizes numbers and dates by the value as it is escaped in the path.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ NO_PARTITIONS = Partitions((), (), ())
 
 
 def unreadable(partitions: Partitions, used: Iterable[str]) -> str:
-    """Returns why some partition columns are Spark's to read, for a sentence's end; "" where they are not."""
+    """Returns why only Spark can read some partition columns, for a sentence's end; "" if trainers can."""
     wanted = frozenset(used)
     for i, (name, kind) in enumerate(zip(partitions.names, partitions.types, strict=True)):
         if name not in wanted:
@@ -135,7 +135,7 @@ def _common_type(values: Iterable[str], reads: SparkReads) -> str:
 
 
 def _wider(one: str, other: str) -> str:
-    """Returns the type of values of two types."""
+    """Returns the common type of values of two types."""
     if other in (one, "void"):
         return one
     if one == "void":
@@ -189,7 +189,7 @@ def _is_date(day: str) -> bool:
 
 
 def _decimal_digits(raw: str) -> int:
-    """Returns the digits of a decimal without fraction, 0 where a value is none that Spark takes as such."""
+    """Returns the digits of a decimal without fraction; 0 for a value that Spark does not take as one."""
     found = _DECIMAL.fullmatch(raw)
     if found is None:
         return 0
@@ -238,7 +238,7 @@ def _decimal(raw: str) -> str:
 
 
 def _microseconds(text: str, zone: str) -> PartitionValue:
-    """Returns a timestamp in a zone; the text where Python cannot tell it."""
+    """Returns a timestamp in a zone; the text where Python cannot parse it."""
     if _BEFORE_YEAR_1.match(text) or not zone:
         return text
     there = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC if zone == "UTC" else ZoneInfo(zone))

@@ -1,4 +1,4 @@
-"""The plan of a run's input: what each stream reads, block by block."""
+"""The plan of a run's input: the reads of each stream, block by block."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SplitTable:
 
     @classmethod
     def from_columns(cls, keep: Keep, columns: Mapping[str, Integers]) -> SplitTable:
-        """Returns what `columns` was made of."""
+        """Returns the table that `columns` was called on."""
         plain = {name: column for name, column in columns.items() if "/" not in name}
         host, nbytes = ([c for name, c in columns.items() if name.startswith(kind)] for kind in (_HOST, _HOST_NBYTES))
         replicas = Replicas(np.stack(host, 1), np.stack(nbytes, 1)) if host else Replicas.unknown(len(plain["block"]))
@@ -101,7 +101,7 @@ class SplitTable:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run reads. Made once, stored with the run, the same for every attempt."""
+    """The input of a run. Made once, stored with the run, the same for every attempt."""
 
     spec: FeedSpec
     plan_hash: str  # `JobConfig.plan_hash` of the configuration it was made for
@@ -118,7 +118,7 @@ class Plan:
     __hash__ = None  # type: ignore[assignment]
 
     def rows(self, stream: Stream) -> int:
-        """Returns the rows of one epoch; 0 where there is no such stream."""
+        """Returns the rows of one epoch; 0 for a missing stream."""
         return int(self.block_rows(stream).sum())
 
     def nbytes(self, stream: Stream) -> int:
@@ -130,7 +130,7 @@ class Plan:
         return self.tables[stream].block_rows if stream in self.tables else np.empty(0, np.int64)
 
     def order(self, stream: Stream, epoch: int) -> EpochOrder:
-        """Returns the order of the blocks in an epoch; only a shuffled training stream has another one in each."""
+        """Returns the order of the blocks in an epoch; only a shuffled training stream has a new one in each."""
         shuffled = self.spec.shuffle and stream is Stream.TRAIN
         return EpochOrder(self.block_rows(stream), epoch=epoch, seed=self.spec.seed if shuffled else None)
 
@@ -144,15 +144,15 @@ class Plan:
         rebalance: bool,
         locality: bool = True,
     ) -> Assignments:
-        """Deals intervals of the epoch sequence to nodes, each what lies on its host first.
+        """Deals intervals of the epoch sequence to nodes, to each the rows on its host first.
 
         Args:
             nodes: The host of each node.
             rebalance: See `sparktf.driver.plan.dealing.deal_slices`.
-            locality: Whether to look where the data lies; `Split.local_nbytes` says it either way.
+            locality: Whether to deal by where the data lies; `Split.local_nbytes` says it either way.
 
         Returns:
-            For each node, what it reads: its own part only, made when it is asked for.
+            The reads of each node: of its own part only, made when it is asked for.
         """
         order, hosts = self.order(stream, epoch), [self.host_number(node) for node in nodes]
         if locality and any(host != NO_HOST for host in hosts):
@@ -164,7 +164,7 @@ class Plan:
         return Assignments(self, stream, epoch, hosts, shares)
 
     def pieces(self, stream: Stream, slices: Slices, host: int) -> tuple[Piece, ...]:
-        """Returns what to read for slices of blocks, one piece for each.
+        """Returns the reads for slices of blocks, one piece for each.
 
         Args:
             host: The number of the host that reads them.
@@ -214,7 +214,7 @@ class Plan:
             yield tuple(itertools.islice(splits, count))
 
     def host_nbytes(self) -> dict[str, dict[int, int]]:
-        """Returns for each host how much training data lies there, by groups of splits that lie on the same hosts."""
+        """Returns the bytes of training data on each host, by groups of splits that lie on the same hosts."""
         table = self.tables.get(Stream.TRAIN)
         if table is None:
             return {}
@@ -231,7 +231,7 @@ class Plan:
     def host_number(self, host: str) -> int:
         """Returns the number of a host among `hosts`, `NO_HOST` if it holds nothing.
 
-        A node and HDFS may call the same host "n1" and "n1.example.org"; the short name counts where it is of one only.
+        A node and HDFS may call the same host "n1" and "n1.example.org"; the short name counts if only one has it.
         """
         return self._host_numbers.get(host.lower(), self._host_numbers.get(host.lower().partition(".")[0], NO_HOST))
 
@@ -243,18 +243,18 @@ class Plan:
         return numbers | {name: i for i, name in enumerate(names)}
 
     def stamps_of(self, files: Integers) -> Iterable[FileStamp | None]:
-        """Returns what tells each of some files from another one, None where the plan does not know."""
+        """Returns the stamps that identify some files, None where the plan has none."""
         if self.stamps is None:
             return itertools.repeat(None)
         return map(FileStamp, *self.stamps[files].T.tolist())
 
 
 class Assignments(Sequence[Assignment]):
-    """What each node reads of one stream in one epoch. Thread-safe: each is made anew whenever it is asked for.
+    """The reads of each node from one stream in one epoch. Thread-safe: each is made anew whenever it is asked for.
 
     Attributes:
         hosts: The number of each node's host.
-        shares: What each node is dealt.
+        shares: The slices dealt to each node.
     """
 
     def __init__(self, plan: Plan, stream: Stream, epoch: int, hosts: Sequence[int], shares: DealtSlices) -> None:

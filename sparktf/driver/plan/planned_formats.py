@@ -1,4 +1,4 @@
-"""The table of how files of each format are planned: which columns they have, and which groups of rows."""
+"""The table of how files of each format are planned: their columns, and their groups of rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlannedColumns(NamedTuple):
 
 
 class ReadColumns(Protocol):
-    """Finds out which columns the files of a source have."""
+    """Finds the columns of a source's files."""
 
     def __call__(
         self, storage: Storage, source: Source, data: DataConfig, reads: SparkReads, *, looks_in: bool = True
@@ -49,7 +49,7 @@ class ReadColumns(Protocol):
 
 
 class ReadGroups(Protocol):
-    """Finds out which groups of rows all files of a source have."""
+    """Finds the groups of rows in all files of a source."""
 
     def __call__(
         self, storage: Storage, source: Source, spec: FeedSpec, check: FooterCheck, index: IndexRecords
@@ -57,8 +57,8 @@ class ReadGroups(Protocol):
         """Returns them, and of each file its `FileStamp`: int64 [n_files, 3].
 
         Args:
-            check: Looks at each file that has a footer.
-            index: Looks through files that have none.
+            check: Checks each file that has a footer.
+            index: Finds the records of files that have none.
 
         Raises:
             CorruptFileError: a file cannot be read.
@@ -83,13 +83,13 @@ def planned_format(name: str) -> PlannedFormat:
     """Returns how files of a format are planned.
 
     Args:
-        name: As `data.format` has it, of one that trainers read.
+        name: As in `data.format`, of a format that trainers read.
     """
     return PLANNED_FORMATS[name]
 
 
 def planned_format_of(spec: FeedSpec) -> PlannedFormat:
-    """Returns how files of the format that a feed reads are planned."""
+    """Returns how files of a feed's format are planned."""
     return PLANNED_FORMATS[format_of(spec).name]
 
 

@@ -1,4 +1,4 @@
-"""What settings of a Spark session decide about files, so that trainers read what Spark would."""
+"""Settings of a Spark session about reading files, so that trainers read the same as Spark."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class SparkReads:
     shifts_int96: bool = False
 
     def same(self, name: str) -> str:
-        """Returns what all names of one column have in common."""
+        """Returns the form that all spellings of a column's name have in common."""
         return name if self.case_sensitive else name.lower()

@@ -52,7 +52,7 @@ def load_plan(storage: Storage, folder: str) -> Plan:
 
     Raises:
         StorageNotFoundError: no whole plan is in the folder.
-        ConfigError: a version of sparktf made it whose plans are others.
+        ConfigError: a version of sparktf with another form of plans made it.
         CorruptFileError: a file of the plan is damaged.
     """
     spec: dict[str, Any] = json.loads(storage.read_bytes(f"{folder}/spec.json"))
@@ -86,8 +86,8 @@ def load_plan(storage: Storage, folder: str) -> Plan:
 
 
 def data_read(storage: Storage, folder: str) -> dict[str, Any]:
-    """Returns what the run of a stored plan has read, as a published model tells it: the plan's files; of a stream that
-    Spark fed, that it did. Raises what `load_plan` does.
+    """Returns the data that a stored plan reads, for a published model: its files, or that Spark fed it. Raises as
+    `load_plan`.
     """
     plan = load_plan(storage, folder)
     files: list[dict[str, Any]] = [{"path": path} for path in plan.files]
