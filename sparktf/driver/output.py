@@ -154,9 +154,8 @@ def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock, begun
     """Returns a log of this driver's own, which goes on where the run's segments end.
 
     Args:
-        fence: Through which it is written, in haste: nobody waits for an event, which stays in memory until the next
-            try.
-        begun: Its first event, stored at once: whoever looks sees that an earlier result is not the last word.
+        fence: Writes the log, in haste: nobody waits for an event, which stays in memory until the next try.
+        begun: Its first event, stored at once: readers see by it that an earlier result is not the last word.
     """
     storage.make_dirs(folder)
     log = EventLog(
@@ -179,10 +178,10 @@ _OWNERS = 20
 
 
 class ResultFile:
-    """The run's result.json, which belongs to whoever holds the run's fence.
+    """The run's result.json, which belongs to the holder of the run's fence.
 
     Attributes:
-        last_steps: What follows it.
+        last_steps: The steps that follow it.
     """
 
     def __init__(self, storage: Storage, rundir: RunDirectory, fence: Fence, application: Application) -> None:
@@ -194,7 +193,7 @@ class ResultFile:
         self._application = application
 
     def standing(self) -> RunResult | None:
-        """Returns the result that this application repeats instead of training, None where there is no such.
+        """Returns the result that this application repeats instead of training, None if there is none.
 
         Raises:
             PreflightError: the output cannot be read.
@@ -215,7 +214,7 @@ class ResultFile:
         return result if result.is_repeated_by(self._application) else None
 
     def check_owner(self) -> None:
-        """Refuses an application that YARN has started again because it had lost the run: it would take it back.
+        """Refuses an application that lost the run and was started again by YARN: it would take the run back.
 
         Raises:
             FencedOffError: since its first attempt another application has taken the run over.

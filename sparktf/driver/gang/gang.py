@@ -141,7 +141,7 @@ class Gang(Reserved):
             self.roster.start(specs)
 
     def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int, turn: int) -> Feeders:
-        """Has Spark feed a stream in an epoch to the nodes of an attempt, for the turn that is named.
+        """Has Spark feed a stream in an epoch to the nodes of an attempt, for the given turn.
 
         Raises:
             LifecycleError: there are no agents yet.
@@ -168,9 +168,8 @@ class Gang(Reserved):
         return self._attempts
 
     def look_after_agents(self, *, restart: bool = True) -> str | None:
-        """See `Reserved`. Sends spares home that have come too late to be chosen.
-
-        They would hold their executors to the run's end.
+        """See `Reserved`. Sends home spares that came too late to be chosen: they would hold their executors to the
+        run's end.
         """
         reason = super().look_after_agents(restart=restart)
         if self._chosen:
@@ -185,11 +184,11 @@ class Gang(Reserved):
 
 
 def late_spares(chosen: Set[int], here: Set[int], free: Set[int]) -> Set[int]:
-    """Returns the partitions of agents that came when the gang had been chosen, and that it has no use for.
+    """Returns the partitions of agents that came after the gang was chosen, and that it does not need.
 
     Args:
         chosen: The gang's partitions; none where there was no choice.
         here: Those of all agents there are.
-        free: Those of them that have nothing to do.
+        free: Those of idle agents.
     """
     return free - chosen if chosen and chosen <= here else frozenset()

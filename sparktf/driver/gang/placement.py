@@ -26,7 +26,7 @@ class Request(NamedTuple):
 def request_for(host_nbytes: HostNbytes, nodes: int, readers: int, held: Sequence[str]) -> Request:
     """Returns the request, given the hosts of the executors that are there already.
 
-    For each of them that is far from the data one more is asked for, so that the gang can do without it.
+    If these are too far from the data, the best hosts are all asked for, so that the gang can do without the others.
 
     Args:
         readers: How many of the nodes read data; the others may be anywhere.

@@ -1,4 +1,4 @@
-"""Gives nodes whose trainers are lost others, while their attempt goes on."""
+"""Gives nodes new trainers for lost ones, while their attempt goes on."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Successor(NamedTuple):
 def vacancies(
     lost: Sequence[Trainer], agents: Iterable[AgentRecord], now_s: float, silence_s: float
 ) -> list[Successor]:
-    """Returns who takes which of the places that are vacant, as far as there are agents for them.
+    """Returns which agent takes which vacant place, as far as there are agents.
 
-    Those that have been vacant for longest are taken: each by the agent that had it, whose host the rows that it reads
-    lie on; else by one on the same host; else by any.
+    The longest vacancies are filled first: each by the agent that had it, on whose host its rows lie; else by one on
+    the same host; else by any.
 
     Args:
-        lost: The trainers that had the places, those that were lost first first.
+        lost: The trainers that had the places, the earliest loss first.
         agents: All that are here.
-        silence_s: One that was not heard for half as long may be gone: it gets nothing before it speaks again.
+        silence_s: One that was not heard for half as long may be gone: it gets nothing before it is heard again.
     """
     free = [agent for agent in agents if agent.is_free and now_s - agent.heard_s <= silence_s / 2]
     offers = sorted(

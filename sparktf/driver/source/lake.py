@@ -1,7 +1,7 @@
-"""A lake of Parquet files as Spark reads it: every file below the folder, and beside a plan the very files of that.
+"""A lake of Parquet files as Spark reads it: every file below the folder, or with a plan exactly that plan's files.
 
-Of itself Spark goes down into folders only where these are partition columns (`date=2026-11-20/`): of others it lists
-nothing but the root, without a word.
+By itself Spark descends into folders only if these are partition columns (`date=2026-11-20/`); otherwise it lists
+nothing but the root, without a warning.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PlannedFiles(NamedTuple):
 def read_lake(
     spark: SparkSession, path: str, options: Mapping[str, str], where: str | None, planned: PlannedFiles | None
 ) -> DataFrame:
-    """Returns every row below a path; where a plan is given, with `where` applied those of its files and no others.
+    """Returns every row below a path; with a plan, the rows of its files that pass `where`.
 
     Args:
         where: The predicate by which the plan has chosen files.
@@ -93,9 +93,7 @@ def _all_below(reader: Callable[[], DataFrameReader], path: str) -> DataFrame:
 
 
 def _schema(spark: SparkSession, planned: PlannedFiles) -> StructType:
-    """Returns the columns of the newest file, but those that are folders: these have the types that their values have
-    in all of the lake.
-    """
+    """Returns the columns of the newest file; those of partition folders get the common type of all their values."""
     columns = spark.read.parquet(_literal(planned.newest)).schema
     types = {name: DataType.fromDDL(kind) for name, kind in planned.types.items()}
     own = [field for field in columns if f"/{field.name}=" not in planned.newest]

@@ -1,4 +1,4 @@
-"""The table of how Spark reads files of each format: as a DataFrame, of which types, and in many tasks at once."""
+"""The table of how Spark reads files of each format: as a DataFrame, with which types, and in many tasks at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OpenFrame(Protocol):
 
         Args:
             options: Of Spark's reader.
-            files: Those that the run's plan reads; None for all.
+            files: The files of the run's plan; None for all.
 
         Raises:
             SparkTFError: they are not there, or damaged.
@@ -62,7 +62,7 @@ def spark_format(name: str) -> SparkFormat:
     """Returns how Spark reads files of a format.
 
     Args:
-        name: As `data.format` has it; what is not in the table is a format of Spark's own.
+        name: As in `data.format`; a name that is not in the table is a format of Spark's own.
     """
     return SPARK_FORMATS.get(name) or SparkFormat(_sparks_own, types=lambda *_: None)
 
@@ -80,7 +80,7 @@ def planned_types(
 
 
 def index_with(spark: SparkSession, data: DataConfig) -> IndexRecords:
-    """Returns what looks through files for a plan with tasks of Spark's, where these are of use."""
+    """Returns a function that finds records by Spark tasks, where they help."""
     index = spark_format(data.format).index
     return index_here if index is None else partial(index, spark)
 

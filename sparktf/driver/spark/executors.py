@@ -1,4 +1,4 @@
-"""The executors of a Spark application, as Spark knows them: where they run, their logs, and why they went."""
+"""The executors of a Spark application, as Spark knows them: their hosts, their logs, and the reasons of losses."""
 
 from __future__ import annotations
 
@@ -29,10 +29,8 @@ class Executor(NamedTuple):
 
 
 def executors_of(spark: SparkSession) -> list[Executor]:
-    """Returns the executors that the application has and had, the driver left out.
-
-    Raises:
-        Py4JError: the JVM does not answer.
+    """Returns the application's present and past executors, without the driver. Raises `Py4JError` if the JVM does not
+    answer.
     """
     return [_executor(summary) for summary in executor_summaries(spark)]
 
@@ -56,7 +54,7 @@ def why_removed(reason: str) -> str:
 
 
 def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Executor]:
-    """Waits until there are `total` executors, or for `limit_s`; returns those that there are.
+    """Waits until there are `total` executors, or for `limit_s`; returns those present.
 
     Raises:
         Py4JError: the JVM does not answer.
@@ -70,9 +68,9 @@ def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Exe
 
 
 def release_executors(spark: SparkSession, master: Master, containers: Sequence[str]) -> None:
-    """Gives the master the executors in these containers back, each as soon as no task runs on it; waits for that.
+    """Gives the executors in these containers back to the master, each as soon as no task runs on it; waits for that.
 
-    Before, Spark would run its task again elsewhere.
+    Earlier, Spark would run its task again elsewhere.
     """
     left = list(containers)
     deadline_s = time.monotonic() + KNOBS.release_s
@@ -98,7 +96,7 @@ def find_executor(master: Master, executors: Sequence[Executor], container: str)
 
 
 def executor_facts(spark: SparkSession, master: Master, containers: Sequence[str]) -> list[ExecutorFacts]:
-    """Returns what is known of the executor in each container; nothing of those without one, or if nobody answers.
+    """Returns the facts about the executor in each container; empty if there is none, or the JVM does not answer.
 
     The executors are listed once: each of them costs several crossings to the JVM.
     """

@@ -1,4 +1,4 @@
-"""What Spark's scheduler in the JVM knows of executors and tasks, and what it is asked for."""
+"""Executors and tasks in Spark's scheduler in the JVM, and requests to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LISTENED_MS = 2_000
 
 
 class ExecutorSummary(NamedTuple):
-    """An executor as Spark's status store has it."""
+    """An executor in Spark's status store."""
 
     id: str
     address: str  # Host and port
@@ -33,10 +33,8 @@ class ExecutorSummary(NamedTuple):
 
 
 def executor_summaries(spark: SparkSession) -> list[ExecutorSummary]:
-    """Returns the executors that the application has and had, the driver left out.
-
-    Raises:
-        Py4JError: the JVM does not answer.
+    """Returns the application's present and past executors, without the driver. Raises `Py4JError` if the JVM does not
+    answer.
     """
     store = scala_context(spark.sparkContext).statusStore()
     return [_summary(summary) for summary in as_java(store.executorList(False)) if summary.id() != _DRIVER]
@@ -55,10 +53,10 @@ def _summary(summary: Java) -> ExecutorSummary:
 
 
 def request_total(spark: SparkSession, total: int, hosts: Sequence[str], cores: int) -> None:
-    """Asks the cluster manager for executors until there are `total`, the new ones on these hosts if it can be had.
+    """Asks the cluster manager for executors until there are `total`, the new ones on these hosts if possible.
 
-    This goes to the scheduler's backend: what SparkContext offers in its place, `requestTotalExecutors`, hands on its
-    map of hosts the wrong way round, and asks for no host at all.
+    This goes to the scheduler's backend: SparkContext's `requestTotalExecutors` passes on its map of hosts the wrong
+    way round, and asks for no host at all.
 
     Args:
         hosts: One entry for each executor that is wanted there.
@@ -79,10 +77,8 @@ def request_total(spark: SparkSession, total: int, hosts: Sequence[str], cores: 
 
 
 def kill_executor(spark: SparkSession, executor: str) -> None:
-    """Gives the cluster manager an executor back, which asks for no other in its place.
-
-    Raises:
-        Py4JError: the JVM does not answer.
+    """Gives an executor back to the cluster manager, without replacement. Raises `Py4JError` if the JVM does not
+    answer.
     """
     adjust_target, count_failures, force = True, False, True
     backend = scala_context(spark.sparkContext).schedulerBackend()

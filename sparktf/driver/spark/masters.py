@@ -1,7 +1,7 @@
-"""Spark's masters, one class of each kind: what a run asks of the one that it runs on, or is submitted to.
+"""Spark's masters, one class of each kind: the differences that matter to a run, and to its submission.
 
-All else asks a `Master`, and never what its address looks like. Pure: a submission asks as well, which has no Spark.
-How a submission follows and ends what it has submitted is said in `sparktf.submit.cluster_manager`.
+All other code asks a `Master`, and never looks at its address. Pure: a submission, which has no Spark, asks as well.
+`sparktf.submit.cluster_manager` describes how a submission follows and ends an application.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """A master, by default one that starts the executors it is configured for, on hosts of its own, and that is all."""
+    """A master; by default one that starts the configured executors, on hosts of its own, and no more."""
 
     url: str  # As Spark is given it
 
@@ -50,12 +50,12 @@ class Master:
         """Returns the slots that an application would have, started from this machine.
 
         Args:
-            executor_cores: Of each executor, where the master itself does not say.
+            executor_cores: Of each executor, if the master itself does not fix it.
         """
         return Slots(self, None, executor_cores)
 
     def place(self, conf: Mapping[str, str]) -> str:
-        """Returns where a gang runs, for people.
+        """Returns the gang's place, for people.
 
         Args:
             conf: Spark's settings, as the application has them.
@@ -63,14 +63,14 @@ class Master:
         return self.url
 
     def check_memory(self, conf: Mapping[str, str], node: NodeMemory) -> None:
-        """Refuses executors that have no room for a trainer, where the master holds them to what they have asked for.
+        """Refuses executors that have no room for a trainer, if the master enforces their memory limits.
 
         Args:
             conf: Spark's settings, as the application has them.
             node: Of the gang's largest process.
 
         Raises:
-            PreflightError: with the setting that would do.
+            PreflightError: with the setting that would suffice.
         """
 
     def has_executor(self, container: str, log: str) -> bool:
@@ -84,14 +84,14 @@ class Master:
         return config.cluster.nodes
 
     def settings(self, config: JobConfig, *, trains: bool) -> dict[str, str]:
-        """Returns the settings of Spark's that a submission to it needs besides those of all masters."""
+        """Returns the Spark settings that a submission to it needs besides those of all masters."""
         return {}
 
     def check_security(self, config: JobConfig) -> None:
-        """Refuses what preflight would refuse in the driver.
+        """Refuses settings that preflight would refuse in the driver.
 
         Raises:
-            PreflightError: the run would go below what Spark protects.
+            PreflightError: the run would be less protected than Spark's traffic.
         """
 
 
@@ -138,12 +138,12 @@ class LocalCluster(Master):
 
 @dataclass(frozen=True, slots=True)
 class Standalone(Master):
-    """`spark://host:port`, and each master of which nothing more is known."""
+    """`spark://host:port`, and masters of unknown kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Yarn(Master):
-    """`yarn`: containers, for which a ResourceManager is asked."""
+    """`yarn`: containers, requested from a ResourceManager."""
 
     grants_executors: ClassVar[bool] = True
     unpacks_archives: ClassVar[bool] = True
@@ -154,28 +154,28 @@ class Yarn(Master):
         return f"{self.url}, queue {conf.get('spark.yarn.queue', 'default')}"
 
     def check_memory(self, conf: Mapping[str, str], node: NodeMemory) -> None:
-        """Looks at the overhead: YARN ends a container that takes more than it has asked for."""
+        """Checks the overhead: YARN ends a container that takes more than it has asked for."""
         check_overhead(conf, node)
 
     def has_executor(self, container: str, log: str) -> bool:
-        """Whether it is in the container, whose id stands in the address of its log."""
+        """Whether it is in the container, whose id is in the address of its log."""
         return bool(container) and container in log
 
     def executors(self, config: JobConfig) -> int:
-        """Returns one, the fewest that Spark starts with, where the driver asks for the others later."""
+        """Returns one, the fewest that Spark starts with, if the driver asks for the others later."""
         return executors_at_first(config)
 
     def settings(self, config: JobConfig, *, trains: bool) -> dict[str, str]:
-        """Returns memory, queue, attempts and losses, and what closes network and disks."""
+        """Returns memory, queue, attempts and losses, and the protection of network and disks."""
         return yarn_settings(config, trains=trains)
 
     def check_security(self, config: JobConfig) -> None:
-        """Compares `security.tls` with what a submission sets."""
+        """Compares `security.tls` with a submission's settings."""
         check_encryption({**protection(config), **config.submit.conf}, config.security.tls)
 
 
 def master_of(url: str) -> Master:
-    """Returns the master at an address, as Spark is given it."""
+    """Returns the master for Spark's master URL."""
     if _LOCAL.match(url):
         return Local(url)
     if _LOCAL_CLUSTER.match(url):

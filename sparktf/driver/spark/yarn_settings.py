@@ -1,4 +1,4 @@
-"""What a submission asks of YARN: executors, containers, and the settings of Spark's that go with them."""
+"""A submission's requests to YARN: executors, containers, and the Spark settings that go with them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LOST_OF_NODE = 2
 def executors_at_first(config: JobConfig) -> int:
     """Returns how many executors the application starts with: one for each node.
 
-    Only one, the fewest that Spark starts with, where the driver asks for the others at the hosts of the data, which
-    it does not know before, or once the data is there.
+    Only one, the fewest that Spark starts with, if the driver asks for the others later: at the hosts of the data,
+    which are not known before, or once the data is there.
     """
     asks_later = config.cluster.placement == "data" or config.data.ready is not None
     return 1 if asks_later else config.cluster.nodes
 
 
 def containers(config: JobConfig) -> tuple[Container, ...]:
-    """Returns the containers that YARN is asked for, one of each kind."""
+    """Returns the containers requested from YARN, one of each kind."""
     submit = config.submit
     found = [_executor(config)]
     if submit.deploy_mode == "cluster":
@@ -35,7 +35,7 @@ def containers(config: JobConfig) -> tuple[Container, ...]:
 
 
 def yarn_settings(config: JobConfig, *, trains: bool) -> dict[str, str]:
-    """Returns the settings of Spark's that YARN needs besides those of all masters.
+    """Returns the Spark settings that YARN needs besides those of all masters.
 
     Args:
         trains: Whether the job holds a gang, of which executors may be lost.
@@ -70,7 +70,7 @@ def _losses(config: JobConfig) -> dict[str, str]:
 
 
 def protection(config: JobConfig) -> dict[str, str]:
-    """Returns what closes Spark's network and disks; YARN brings the application's secret to its containers itself."""
+    """Returns settings that protect Spark's network and disks; YARN distributes the application's secret itself."""
     if config.submit.conf.get(AUTHENTICATE, "").lower() == "false":
         return {}  # Spark encrypts nothing without it, and refuses to be asked
     return {
