@@ -60,7 +60,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Has `import tensorflowonspark` find our modules in this process, from now on."""
+    """Makes `import tensorflowonspark` find our modules in this process, from now on."""
     if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     there = sys.modules.get(ALIAS)
@@ -70,7 +70,7 @@ def install() -> None:
 
 
 def write_shim(path: Path) -> Path:
-    """Writes a zip for `--py-files`, in which `tensorflowonspark` is ours; returns where."""
+    """Writes a zip for `--py-files`, in which `tensorflowonspark` is ours; returns its path."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{ALIAS}/__init__.py", _SHIM)
     return path

@@ -18,9 +18,9 @@ PORT = "TENSORBOARD_PORT"
 
 
 class Board:
-    """A TensorBoard process, which ends with this one, whatever ends that.
+    """A TensorBoard process, which ends with this process in any case.
 
-    It asks nobody who they are: so it listens at one address alone.
+    It has no authentication, so it listens at one address only.
 
     Attributes:
         url: Where it is.
@@ -31,8 +31,8 @@ class Board:
 
         Args:
             host: The address.
-            folder: What it shows.
-            environment: Where the port may stand.
+            folder: The logs.
+            environment: May set the port.
 
         Raises:
             PreflightError: it is not installed, or cannot be started; or its port is taken.

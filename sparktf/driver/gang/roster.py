@@ -74,7 +74,7 @@ class LostAgent:
     reason: str
 
     def in_words(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
-        """Returns what happened to its trainer: it lost its executor only if that is known to be gone."""
+        """Returns a message about its trainer: it lost its executor only if that is known to be gone."""
         return f"lost its executor: {facts.removed}" if facts.removed else f"lost its agent: {self.reason}"
 
 

@@ -163,10 +163,8 @@ class HdfsStorage(Storage):
         return HdfsStream(nbytes, native, partial(self._read_slowly, plain), self._give_up_native)
 
     def _read_slowly(self, plain: str, offset: int, into: memoryview) -> None:
-        """Fills a buffer by WebHDFS, continuing at another DataNode if one fails.
-
-        Raises:
-            StorageError: it cannot be read within the deadline.
+        """Fills a buffer by WebHDFS, continuing at another DataNode if one fails. Raises `StorageError` after the
+        deadline.
         """
         done, avoided = 0, Avoided()
         trouble = Trouble(self._timeouts.deadline_s)

@@ -27,7 +27,7 @@ _UNOWNED_S = 3600.0
 
 
 class Owner(Message):
-    """Who has a term."""
+    """The owner of a term."""
 
     model_config = ConfigDict(extra="ignore")  # what a later version says besides
 
@@ -112,11 +112,7 @@ UNHEARD = LastWord(0.0, math.inf)
 
 
 def last_word(storage: Storage, rundir: RunDirectory) -> LastWord:
-    """Returns the last sign of life of a run that has no result.
-
-    Raises:
-        StorageError: the storage failed.
-    """
+    """Returns the last sign of life of a run that has no result. Raises `StorageError`."""
     term = look(storage, rundir.terms)
     beat_s = beat_ms(storage, rundir.terms, term.number) / 1000 if term.number else 0.0
     heard_s = max(beat_s, _told_s(storage, rundir))
@@ -125,7 +121,7 @@ def last_word(storage: Storage, rundir: RunDirectory) -> LastWord:
 
 
 def _told_s(storage: Storage, rundir: RunDirectory) -> float:
-    """Returns when its driver last stored anything of what it said."""
+    """Returns when its driver last stored an event."""
     try:
         return max((entry.modified_ms for entry in storage.list(rundir.events)), default=0) / 1000
     except StorageNotFoundError:
