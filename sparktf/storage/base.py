@@ -41,11 +41,7 @@ class Storage(Protocol):
     """
 
     def stat(self, path: str) -> FileEntry:
-        """Returns the entry.
-
-        Raises:
-            StorageNotFoundError: nothing is there.
-        """
+        """Returns the entry. Raises `StorageNotFoundError` if nothing is there."""
 
     def exists(self, path: str) -> bool:
         """Whether the path exists."""
@@ -56,11 +52,7 @@ class Storage(Protocol):
         return True
 
     def list(self, path: str) -> tuple[FileEntry, ...]:
-        """Returns the folder's entries, sorted by path.
-
-        Raises:
-            StorageNotFoundError: no folder is there.
-        """
+        """Returns the folder's entries, sorted by path. Raises `StorageNotFoundError` if no folder is there."""
 
     def walk(self, path: str) -> Iterator[FileEntry]:
         """Yields every file below the folder, sorted by path, except hidden files and those in hidden folders.
@@ -89,11 +81,7 @@ class Storage(Protocol):
         """
 
     def read_bytes(self, path: str) -> bytes:
-        """Returns a small file's content.
-
-        Raises:
-            StorageNotFoundError: no file is there.
-        """
+        """Returns a small file's content. Raises `StorageNotFoundError` if no file is there."""
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Writes a small file atomically, replacing an existing one; makes the folders above it."""
@@ -130,18 +118,10 @@ class Storage(Protocol):
         return self.checksum(target)
 
     def checksum(self, path: str) -> str:
-        """Returns the SHA-256 of the stored content, in hex.
-
-        Raises:
-            StorageNotFoundError: no file is there.
-        """
+        """Returns the SHA-256 of the stored content, in hex. Raises `StorageNotFoundError` if no file is there."""
 
     def make_dirs(self, path: str) -> None:
-        """Makes the folder and those above it, unless they exist.
-
-        Raises:
-            StorageExistsError: a file is there.
-        """
+        """Makes the folder and those above it, unless they exist. Raises `StorageExistsError` if a file is there."""
 
     def rename(self, source: str, target: str) -> None:
         """Renames a file or folder atomically. The folder above the target is not made: a commit's fence relies on it.

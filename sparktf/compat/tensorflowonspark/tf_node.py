@@ -72,11 +72,7 @@ class TFNodeContext:
         qname_out: str = "output",
         input_mapping: Mapping[str, str] | None = None,
     ) -> DataFeed:
-        """Returns the node's feed.
-
-        Raises:
-            RuntimeError: Spark feeds this node nothing.
-        """
+        """Returns the node's feed. Raises `RuntimeError` if Spark feeds this node nothing."""
         return DataFeed(self.mgr, train_mode, qname_in, qname_out, input_mapping)
 
     def release_port(self) -> None:

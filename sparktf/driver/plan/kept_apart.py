@@ -41,11 +41,7 @@ def _matches(mine: str, theirs: str) -> bool:
 
 
 def spot_of(path: str, file_systems: FileSystems) -> Spot:
-    """Returns the location that a path leads to.
-
-    Raises:
-        ConfigError: it is empty, or names no cluster.
-    """
+    """Returns the location that a path leads to. Raises `ConfigError` if it is empty, or names no cluster."""
     path = file_systems.normalise(path)
     scheme, separator, _ = path.partition("://")
     if not separator or scheme == "file":

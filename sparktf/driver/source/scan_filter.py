@@ -46,11 +46,7 @@ class Compared(NamedTuple):
 
 
 def comparisons(condition: Java) -> list[Compared]:
-    """Returns the parts of a filter's condition that `and` joins.
-
-    Raises:
-        NotPlainError: there are other parts.
-    """
+    """Returns the parts of a filter's condition that `and` joins. Raises `NotPlainError` if there are other parts."""
     found = _comparisons(condition)
     if found is None:
         raise NotPlainError(f"the plan has a filter on columns in the files, {condition.sql()}")
