@@ -286,7 +286,6 @@ class Committer:
         return merged_evaluations((*self.record.training, *self._told(Stream.TRAIN)))
 
     def _told(self, stream: Stream) -> Iterator[Evaluation]:
-        """Yields the evaluations of a stream in this attempt."""
         for m in self.attempt.metrics if self.attempt is not None else ():
             if m.stream is stream:
                 yield Evaluation(epoch=m.epoch, step=m.step, rows=m.rows, values=m.values)

@@ -37,10 +37,8 @@ class Hooks:
         """The plan is made, and is stored after this; no executor is held yet. Not called for a resumed run."""
 
     def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice, *, resumes: bool) -> Models:
-        """An attempt is about to begin. Returns the models that it needs besides its own.
-
-        Args:
-            resumes: It goes on from a checkpoint, and so begins from no other model.
+        """An attempt is about to begin. Returns the models that it needs besides its own; none to begin from if it
+        `resumes`.
         """
         del config, rundir, voice, resumes
         return Models()

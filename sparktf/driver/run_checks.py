@@ -96,11 +96,7 @@ class RunCheck(NamedTuple):
 
 
 def due(has: Collection[Basis], before: Collection[Basis] | None = None) -> Sequence[RunCheck]:
-    """Returns the checks whose needs are met.
-
-    Args:
-        before: The needs met at an earlier look, whose checks are not repeated; None for no earlier look.
-    """
+    """Returns the checks whose needs are met, except those whose needs were met at an earlier look, `before`."""
     able = [check for check in CHECKS if check.needs <= {*has}]
     return able if before is None else [check for check in able if not check.needs <= {*before}]
 

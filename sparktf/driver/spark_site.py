@@ -199,7 +199,6 @@ class SparkSite:
         )
 
     def _origin_of(self, config: JobConfig) -> Origin:
-        """Returns where the rows of the current run come from."""
         if self._origin is None:
             self._origin = Origin(self._spark, config, self._given)
         return self._origin

@@ -15,11 +15,7 @@ class Writer:
     """
 
     def __init__(self, clock: Clock, changed: threading.Condition) -> None:
-        """Begins nothing yet.
-
-        Args:
-            changed: Nobody holds its lock while work is done; notified when nothing is left.
-        """
+        """Begins nothing yet; notifies `changed`, whose lock nobody holds during work, when nothing is left."""
         self._clock = clock
         self._changed = changed
         self._waiting: deque[Callable[[], None]] = deque()

@@ -95,11 +95,7 @@ class Serving:
     """The published models of one name. Any number of processes may change them; readers see only whole models."""
 
     def __init__(self, storage: Storage, root: str, name: str) -> None:
-        """Touches nothing.
-
-        Args:
-            root: `output.path`.
-        """
+        """Touches nothing. `root` is `output.path`."""
         self.path = f"{root.rstrip('/')}/{name}/{SERVING}"
         self._storage = storage
         self._name = name

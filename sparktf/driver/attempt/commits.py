@@ -97,10 +97,8 @@ class Commits:
             self._known = replace(self._known, is_whole=True)
 
     def next(self, rule: KeepRule | None) -> NextCommit:
-        """Returns the evaluator's next commit, which counts as being read from now on.
-
-        Args:
-            rule: How the best weights are chosen, if they are kept.
+        """Returns the evaluator's next commit, being read from now on; `rule` chooses the best weights, if they are
+        kept.
         """
         with self._lock:
             commit = next_commit(self._known)

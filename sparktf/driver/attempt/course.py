@@ -44,11 +44,7 @@ class AttemptCourse:
     def look(
         self, now_s: float, members: Members, epochs: Mapping[int, EpochAccount], *, is_last: bool = False
     ) -> None:
-        """Takes a sample, if one is due, once there is an update.
-
-        Args:
-            is_last: The attempt has ended: one is due, even if there is one of the same update.
-        """
+        """Takes a sample if one is due, once there is an update; if `is_last`, also another one of the same update."""
         at_s = now_s - self.began_s
         if at_s < self._next_s and not is_last:
             return

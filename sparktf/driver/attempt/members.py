@@ -50,21 +50,13 @@ class Trainer:
             self.apply(TrainerEvent.PROGRESS)
 
     def beat(self, beat: Heartbeat, *, trains: bool) -> None:
-        """Notes its progress, and the usage of its process.
-
-        Args:
-            trains: Whether the gang has trained since the beat before.
-        """
+        """Notes its progress and usage; `trains`: the gang has trained since the beat before."""
         self.advance(beat.progress)
         if beat.usage is not None:
             self.use(beat.usage, trains=trains)
 
     def use(self, told: Usage, *, trains: bool) -> None:
-        """Notes the usage of its process; as in `advance`, an older report does not count.
-
-        Args:
-            trains: Whether the gang has trained since the report before.
-        """
+        """Notes its usage, unless the report is older; `trains`: the gang has trained since the report before."""
         # What its process used before it began to tell was its start.
         before = self.told or told.model_copy(update={"work": None, "staleness": {}})
         if told.seconds >= before.seconds:
@@ -117,11 +109,7 @@ def have_met(members: Members) -> bool:
 
 
 def started_s(members: Members, attempt_s: float) -> float:
-    """Returns when a gang began to start; a trainer that replaces a lost one before all have met starts it anew.
-
-    Args:
-        attempt_s: When the attempt began.
-    """
+    """Returns when a gang began to start: again with a trainer that replaces one lost before all have met."""
     if have_met(members):
         return attempt_s
     return max([attempt_s, *(trainer.launched_s for trainer in members.values())])

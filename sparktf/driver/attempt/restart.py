@@ -19,11 +19,7 @@ class Restart(NamedTuple):
 
 
 def after(failures: Iterable[ErrorRecord], used: int, allowed: int) -> Restart:
-    """Returns the consequence of a failed attempt.
-
-    Args:
-        used: Attempts that have ended, this one among them; `allowed` is `train.max_attempts`.
-    """
+    """Returns the consequence of a failed attempt, the `used`th of `train.max_attempts` (`allowed`)."""
     cause = root_cause(failures)
     if not may_be_mended(cause):
         return Restart(f"attempt {used} failed: {cause.message}", cause)

@@ -71,10 +71,8 @@ class Uploads:
         self._by_step.setdefault(upload.step, {})[upload.node] = upload
 
     def collect(self, saved: Callable[[Mapping[NodeId, Uploaded]], Save | None]) -> list[Save]:
-        """Returns, and forgets, the whole checkpoints, oldest first.
-
-        Args:
-            saved: Returns the checkpoint of the uploads of one step, None while it is not whole.
+        """Returns, and forgets, the whole checkpoints, oldest first; `saved` returns None for one that is not whole
+        yet.
         """
         found = {at: save for at, uploads in sorted(self._by_step.items()) if (save := saved(uploads)) is not None}
         for at in found:

@@ -37,11 +37,7 @@ class Names:
 
 
 def code_folders(beside: Path | None) -> list[str]:
-    """Returns the folders that are searched for a module before Python's own places.
-
-    Args:
-        beside: The configuration's folder, if it came from a file.
-    """
+    """Returns the folders searched for a module before Python's own; `beside` is that of a configuration file."""
     return list(dict.fromkeys(str(folder.absolute()) for folder in (beside, Path()) if folder is not None))
 
 

@@ -100,11 +100,7 @@ class LocalControlServer(ControlServer):
     """A server for nodes on this machine: on a unix socket in a folder that only its user can enter."""
 
     def __init__(self, below: str | None, secret: str, handlers: Mapping[Action, Handler]) -> None:
-        """Starts to listen.
-
-        Args:
-            below: Where the socket's folder is made; None for the system's temporary folder.
-        """
+        """Starts to listen. The socket's folder is made in `below`, by default the system's temporary folder."""
         self._folder = tempfile.mkdtemp(prefix="sparktf-", dir=below)
         # As long as it is open, the folder has a short name besides, whose owner alone may follow it.
         self._open_folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)

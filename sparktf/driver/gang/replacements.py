@@ -56,11 +56,7 @@ class Replacements:
     """
 
     def __init__(self, gang: Gang, attempt: Attempt, seating: Seating, leader: Training) -> None:
-        """Changes nothing yet.
-
-        Args:
-            leader: The orders of the leader's trainer when the attempt began.
-        """
+        """Changes nothing yet; `leader` has the orders of the leader's trainer when the attempt began."""
         self.seating = seating
         self._gang = gang
         self._attempt = attempt

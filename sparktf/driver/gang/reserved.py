@@ -201,10 +201,8 @@ class Reserved:
 
 
 def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) -> Next:
-    """Returns the next action, given the free agents.
-
-    Args:
-        enough_since_s: When there were as many as wanted for the first time; None if there never were.
+    """Returns the next action, given the free agents; `enough_since_s`: when all wanted were there first, if they ever
+    were.
     """
     if idle >= need.wanted:
         waited_s = 0.0 if enough_since_s is None else now_s - enough_since_s

@@ -126,11 +126,7 @@ def _for_nodes(leader: Training) -> Training:
 def attempt_result(
     attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: int, duration_s: float, *, server_nbytes: int
 ) -> AttemptResult:
-    """Returns the run's result for an attempt that has ended.
-
-    Args:
-        server_nbytes: Memory that a parameter server may take.
-    """
+    """Returns the result of an attempt that has ended; a parameter server may take `server_nbytes` of memory."""
     return AttemptResult(
         attempt=attempt.number,
         workers=sum(node.role is Role.WORKER for node in attempt.trainers),

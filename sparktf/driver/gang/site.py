@@ -121,10 +121,8 @@ class Site(Protocol):
         """Starts at least as many agents as the gang has nodes, beside the data if possible."""
 
     def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
-        """Has Spark feed a stream in an epoch to the nodes of an attempt, as the settings name them.
-
-        Args:
-            on_end: Called from any thread when the feeders have ended.
+        """Has Spark feed a stream in an epoch to the nodes in `settings`; calls `on_end` from any thread when that has
+        ended.
         """
 
     def let_go(self, agents: Sequence[AgentRecord]) -> None:

@@ -160,11 +160,7 @@ class BlockHosts(NamedTuple):
 
     @classmethod
     def of(cls, block: Integers, replicas: Replicas) -> BlockHosts:
-        """Adds up the splits of each block.
-
-        Args:
-            block: int64 [n_splits], the block of each split.
-        """
+        """Adds up the splits of each block; `block` is that of each split, int64 [n_splits]."""
         split, place = np.nonzero(replicas.host != NO_HOST)
         hosts = int(replicas.host.max(initial=0)) + 1
         key = block[split] * hosts + replicas.host[split, place]

@@ -159,11 +159,7 @@ def read_schema(
 def lake_schema(
     storage: Storage, source: Source, reads: SparkReads, used: Callable[[str], bool], *, looks_in: bool = True
 ) -> Schema:
-    """Returns the columns of Parquet files; see `read_schema`.
-
-    Args:
-        looks_in: The first row may be read for a message.
-    """
+    """Returns the columns of Parquet files; see `read_schema`. `looks_in`: the first row may be read for a message."""
     types, first = read_schema(storage, source, reads, used), source.files[0]
     length = partial(first_length, storage, first) if looks_in else lambda column: None
     if len(source.files) == 1:

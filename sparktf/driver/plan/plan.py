@@ -164,11 +164,7 @@ class Plan:
         return Assignments(self, stream, epoch, hosts, shares)
 
     def pieces(self, stream: Stream, slices: Slices, host: int) -> tuple[Piece, ...]:
-        """Returns the reads for slices of blocks, one piece for each.
-
-        Args:
-            host: The number of the host that reads them.
-        """
+        """Returns the reads for slices of blocks, one piece for each, for the host of a number."""
         splits = iter(self._splits(stream, slices.block, host)) if len(slices.block) else iter(())
         # What the plan says needs no validation, which would copy every split.
         return tuple(

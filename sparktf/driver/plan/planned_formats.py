@@ -80,11 +80,7 @@ class PlannedFormat:
 
 
 def planned_format(name: str) -> PlannedFormat:
-    """Returns how files of a format are planned.
-
-    Args:
-        name: As in `data.format`, of a format that trainers read.
-    """
+    """Returns how files of a `data.format` that trainers read are planned."""
     return PLANNED_FORMATS[name]
 
 

@@ -222,11 +222,7 @@ def _range(name: str, values: Sequence[PartitionValue]) -> str:
 
 
 def _project(source: Source, spec: FeedSpec, first: str) -> Source:
-    """Returns the source with only the partition columns that features use.
-
-    Args:
-        first: Key of the source that the features were resolved with.
-    """
+    """Returns the source with only the partition columns that features, resolved with the source at `first`, use."""
     partitions = source.partitions
     if reason := unreadable(partitions, spec.partition_columns):
         raise NotPlainError(reason)

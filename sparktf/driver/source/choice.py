@@ -83,7 +83,6 @@ def is_read_directly(data: DataConfig) -> bool:
 
 
 def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Callable[[str], None]) -> Plan:
-    """Plans a lake of files at `data.path` that trainers read."""
     try:
         planned = plan()
     except NotPlainError as error:
@@ -192,7 +191,6 @@ def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetSc
 
 
 def _normalised(path: str, file_systems: FileSystems) -> str:
-    """Returns a path of Spark's in our spelling."""
     try:
         file_systems.open(path)
     except ConfigError as error:

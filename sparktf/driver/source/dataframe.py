@@ -113,11 +113,7 @@ def open_dataframe(
 
 
 def _table(spark: SparkSession, read: Read, moment: Moment, source: str, name: str) -> Opened:
-    """Opens a source; a table with older versions at one of them, since it may change at any time.
-
-    Args:
-        source: The key that names it.
-    """
+    """Opens a source, named by the key `source`; a table with older versions at one of them, since it may change."""
     called = f"{source} {name}"
     if moment.is_to_come(spark):
         raise SourceNotFoundError(f"{moment.key}: {moment.timestamp} is yet to come")
@@ -211,7 +207,6 @@ def _handed(data: object, key: str | None) -> Data:
 
 
 def _called(spark: SparkSession, config: JobConfig) -> Data:
-    """Calls the function that `data.source` names."""
     name = str(config.data.source)
     function = _function(name, config.code_folder)
     with UsersCode(f"data.source: {name}"):

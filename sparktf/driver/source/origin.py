@@ -42,11 +42,7 @@ class Origin:
     """
 
     def __init__(self, spark: SparkSession, config: JobConfig, given: object = None) -> None:
-        """Opens nothing yet.
-
-        Args:
-            given: The argument of `train()`, if any.
-        """
+        """Opens nothing yet. `given` is the argument of `train()`, if any."""
         self.is_given = given is not None
         self._spark = spark
         self._config = config

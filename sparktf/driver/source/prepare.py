@@ -67,7 +67,6 @@ def training_rows(config: JobConfig, data: Data) -> Data:
 
 
 def _prepare(config: JobConfig) -> Callable[..., Any] | None:
-    """Returns the function, None where the module has none."""
     if binds(config.model_module, "prepare", search_path(config.code_folder)) is False:
         return None
     with UsersCode("prepare"):

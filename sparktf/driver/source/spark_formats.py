@@ -59,11 +59,7 @@ class SparkFormat:
 
 
 def spark_format(name: str) -> SparkFormat:
-    """Returns how Spark reads files of a format.
-
-    Args:
-        name: As in `data.format`; a name that is not in the table is a format of Spark's own.
-    """
+    """Returns how Spark reads files of a `data.format`; a name that is not in the table is a format of Spark's own."""
     return SPARK_FORMATS.get(name) or SparkFormat(_sparks_own, types=lambda *_: None)
 
 

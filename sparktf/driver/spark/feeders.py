@@ -85,11 +85,7 @@ class SparkFeeders:
     """Feeds one stream in one epoch, on a thread of its own."""
 
     def __init__(self, stream: SparkRows, settings: FeederSettings, on_end: Callable[[], None]) -> None:
-        """Starts the job.
-
-        Args:
-            on_end: Called from another thread when the value of `splits` changes.
-        """
+        """Starts the job; calls `on_end` from another thread when the value of `splits` changes."""
         self._on_end = on_end
         self._stream = stream
         self._settings = settings

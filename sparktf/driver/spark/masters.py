@@ -47,19 +47,11 @@ class Master:
     """Whether a driver in cluster mode goes on where the process that has submitted it ends."""
 
     def slots(self, executor_cores: int) -> Slots:
-        """Returns the slots that an application would have, started from this machine.
-
-        Args:
-            executor_cores: Of each executor, if the master itself does not fix it.
-        """
+        """Returns an application's slots, if started here, with `executor_cores` each unless the master fixes that."""
         return Slots(self, None, executor_cores)
 
     def place(self, conf: Mapping[str, str]) -> str:
-        """Returns the gang's place, for people.
-
-        Args:
-            conf: Spark's settings, as the application has them.
-        """
+        """Returns the gang's place, for people, given the application's Spark settings."""
         return self.url
 
     def check_memory(self, conf: Mapping[str, str], node: NodeMemory) -> None:

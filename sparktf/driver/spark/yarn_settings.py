@@ -35,11 +35,7 @@ def containers(config: JobConfig) -> tuple[Container, ...]:
 
 
 def yarn_settings(config: JobConfig, *, trains: bool) -> dict[str, str]:
-    """Returns the Spark settings that YARN needs besides those of all masters.
-
-    Args:
-        trains: Whether the job holds a gang, of which executors may be lost.
-    """
+    """Returns the Spark settings that only YARN needs; if the job `trains`, executors of its gang may be lost."""
     submit = config.submit
     overheads = {"spark.executor.memoryOverhead": _executor(config).overhead_mib}
     # On this machine, a second ApplicationMaster would wait in vain for a driver that has failed.

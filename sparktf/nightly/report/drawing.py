@@ -48,11 +48,7 @@ class Pen:
         return Figure(figsize=(WIDTH_IN, height_in), layout="tight", dpi=72).add_subplot()
 
     def svg(self, axes: Axes, label: str) -> str:
-        """Returns a drawing as an element of a page.
-
-        Args:
-            label: Its description for people who cannot see it.
-        """
+        """Returns a drawing as an element of a page; `label` describes it for people who cannot see it."""
         from matplotlib import rcParams  # noqa: PLC0415
         from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
 

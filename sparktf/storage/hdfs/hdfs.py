@@ -272,7 +272,6 @@ class HdfsStorage(Storage):
     # ---- paths and patience ----
 
     def _plain(self, path: str) -> str:
-        """Returns the path within the cluster."""
         plain = path.removeprefix(self._cluster).rstrip("/")
         return plain or "/"
 

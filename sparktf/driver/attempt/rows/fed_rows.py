@@ -77,11 +77,7 @@ class FedRows:
     """
 
     def __init__(self, leases: LeaseBooks, ledger: Ledger | None = None) -> None:
-        """Begins without splits.
-
-        Args:
-            leases: Trained rows, where workers report them by receipts.
-        """
+        """Begins without splits; `leases` has the trained rows, where workers report them by receipts."""
         self.ledger = ledger
         self.wanted: list[Epoch] = []
         self._leases = leases
@@ -129,11 +125,7 @@ class FedRows:
             self._leases.sealed(message.span.epoch, message.span.split, message.rows)
 
     def work(self, message: WorkRequest, trained: Mapping[NodeId, int]) -> Work:
-        """Answers a node that has run dry, and notes its claim.
-
-        Args:
-            trained: As of `Ledger.work`.
-        """
+        """Answers a node that has run dry, and notes its claim; `trained` as of `Ledger.work`."""
         work, span = self._open.work(message, trained), message.span
         left = self._leases.left(span.epoch) if span.stream is Stream.TRAIN else None
         if left is None:

@@ -248,11 +248,7 @@ class Ledger:
         return StagedShare(done=tuple(done), keep=keep, again=book.again), is_new and not book.ended
 
     def work(self, message: WorkRequest, trained: Mapping[NodeId, int]) -> Work:
-        """Answers a node that has run dry.
-
-        Args:
-            trained: Rows of this epoch that each node has taken from its feed.
-        """
+        """Answers a node that has run dry; `trained` are the rows that each node has taken from this epoch's feed."""
         span = message.span
         book = self.book(span.stream, span.epoch)
         said = Work(ended=book.ended, fed=book.ended, rows=sum(book.rows.values()) if book.ended else None)

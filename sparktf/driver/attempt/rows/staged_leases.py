@@ -22,11 +22,7 @@ class StagedLeases:
     """
 
     def __init__(self, done: Sequence[Interval]) -> None:
-        """Begins without splits.
-
-        Args:
-            done: Intervals of the epoch's sequence that were trained before.
-        """
+        """Begins without splits; `done` are intervals of the epoch's sequence that were trained before."""
         self.left = 0
         self._done = tuple(done)
         self._rows: dict[int, int] = {}

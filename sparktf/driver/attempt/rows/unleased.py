@@ -53,11 +53,7 @@ class Unleased:
     """
 
     def __init__(self, slices: Slices, layout: BlockLayout, batch_rows: int) -> None:
-        """Takes slices in the order of the epoch.
-
-        Args:
-            batch_rows: Rows of one update: a part of a block consists of whole updates.
-        """
+        """Takes slices in the order of the epoch; parts of blocks consist of whole updates of `batch_rows` rows."""
         self.rows = int(slices.rows.sum())
         self._slices = Slices(*(column.copy() for column in slices))  # what is cut gets shorter
         self._layout = layout
