@@ -28,17 +28,15 @@ class Hooks:
         """This driver owns the run now, new or resumed; `result` is what is known so far. Raises nothing."""
 
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
-        """May hold the run, and write its output; nothing is planned yet, and no executor is asked for.
-
-        Not called for a resumed run, which has a plan.
+        """May hold a new run, and write its output, before it is planned or asks for executors; not called if resumed.
         """
 
     def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """The plan is made, and is stored after this; no executor is held yet. Not called for a resumed run."""
 
     def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice, *, resumes: bool) -> Models:
-        """An attempt is about to begin. Returns the models that it needs besides its own; none to begin from if it
-        `resumes`.
+        """An attempt is about to begin. Returns the models it needs besides its own; if it `resumes`, none to begin
+        from.
         """
         del config, rundir, voice, resumes
         return Models()

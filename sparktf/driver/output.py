@@ -333,10 +333,7 @@ class Tenure:
         return self.results.standing()
 
     def _begin_last_steps(self, say: Callable[[str], None], *, wait: bool) -> None:
-        """Makes this driver the run's owner where steps are left that follow its result.
-
-        Raises nothing: the verdict stands, whichever driver does these steps.
-        """
+        """Makes this driver the run's owner to do steps left after its result. Raises nothing: the verdict stands."""
         try:
             if self.results.last_steps.left():
                 self._begin(say, wait=wait)

@@ -10,9 +10,7 @@ from sparktf.clock import Clock
 
 
 class Writer:
-    """Does one piece of work after another, in the order of `put`, on its own thread; after an error it begins no
-    other.
-    """
+    """Does one piece of work after another on its own thread, in the order of `put`; begins no other after an error."""
 
     def __init__(self, clock: Clock, changed: threading.Condition) -> None:
         """Begins nothing yet; notifies `changed`, whose lock nobody holds during work, when nothing is left."""

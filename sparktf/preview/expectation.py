@@ -123,9 +123,7 @@ def learned(runs: Sequence[RunResult]) -> FormerRuns:
 
 
 def expected_times(config: JobConfig, rows_left: int | None, former: FormerRuns, now_s: float) -> TimesForecast:
-    """Returns the times of the run if it began now, its data ready, and went as those before; `rows_left` None if
-    unknown.
-    """
+    """Returns the times of the run if it began now and went as those before; `rows_left` is None if unknown."""
     train = config.train
     train_s = rows_left / former.rows_s if rows_left is not None and former.rows_s else None
     others = {phase: s for phase, s in former.seconds.items() if phase not in ("train", "wait")}

@@ -37,9 +37,7 @@ class Follower:
         self._seen.update(self._segments())
 
     def poll(self, application: str | None = None) -> None:
-        """Shows new events, only of the application's driver if that is given. Waits out a storage that fails for a
-        while.
-        """
+        """Shows new events, only of an application's driver if given. Waits out a storage that fails for a while."""
         for path in self._segments():
             if path in self._seen:
                 continue

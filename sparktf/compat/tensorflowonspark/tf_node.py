@@ -88,10 +88,7 @@ class TFNodeContext:
 
 
 class DataFeed:
-    """The rows that Spark feeds to a node.
-
-    Batches are made from columns; rows are the same as in the RDD.
-    """
+    """The rows that Spark feeds to a node. Batches are made from columns; rows are the same as in the RDD."""
 
     def __init__(
         self,

@@ -97,9 +97,7 @@ class Commits:
             self._known = replace(self._known, is_whole=True)
 
     def next(self, rule: KeepRule | None) -> NextCommit:
-        """Returns the evaluator's next commit, being read from now on; `rule` chooses the best weights, if they are
-        kept.
-        """
+        """Returns the evaluator's next commit, being read from now on; `rule`, if any, chooses the best weights."""
         with self._lock:
             commit = next_commit(self._known)
             self._known = replace(self._known, reading=commit.step if commit else None)

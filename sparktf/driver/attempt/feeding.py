@@ -14,9 +14,7 @@ class Feeders(Protocol):
     """Feeders at work on one stream in one epoch."""
 
     def splits(self) -> int | None:
-        """Returns the number of partitions, None while some are still being fed. Raises `SparkTFError` if Spark has
-        given up.
-        """
+        """Returns the number of partitions, None while feeding. Raises `SparkTFError` if Spark has given up."""
 
     def cancel(self) -> None:
         """Ends all that still run, without waiting for them."""
@@ -36,10 +34,7 @@ class Feeding:
         self._feeders: dict[tuple[Stream, int], Feeders] = {}
 
     def start_wanted(self) -> None:
-        """Starts the wanted feeders, once every node takes rows: a feeder may be sent to any of them.
-
-        Called without the attempt's lock: starting takes a moment.
-        """
+        """Starts the wanted feeders, without the attempt's lock, once every node takes rows: one may be sent to any."""
         if self._attempt.fed.ledger is None or not self._attempt.fed.ledger.is_ready:
             return
         wanted, self._attempt.fed.wanted = self._attempt.fed.wanted, []
@@ -47,10 +42,7 @@ class Feeding:
             self._feeders[stream, epoch] = self._start(stream, epoch, self._attempt.fed.ledger.book(stream, epoch).turn)
 
     def settle(self) -> SparkTFError | None:
-        """Closes the books of feeders that have ended, with the attempt's lock held; returns the cause of a failure.
-
-        Rows of lost workers are wanted again.
-        """
+        """Closes the books of ended feeders, with the attempt's lock held; returns the cause of a failure."""
         ledger = self._attempt.fed.ledger
         for (stream, epoch), feeders in list(self._feeders.items()):
             try:

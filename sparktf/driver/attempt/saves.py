@@ -71,9 +71,7 @@ class Uploads:
         self._by_step.setdefault(upload.step, {})[upload.node] = upload
 
     def collect(self, saved: Callable[[Mapping[NodeId, Uploaded]], Save | None]) -> list[Save]:
-        """Returns, and forgets, the whole checkpoints, oldest first; `saved` returns None for one that is not whole
-        yet.
-        """
+        """Returns, and forgets, the whole checkpoints, oldest first; `saved` returns None for one not whole yet."""
         found = {at: save for at, uploads in sorted(self._by_step.items()) if (save := saved(uploads)) is not None}
         for at in found:
             del self._by_step[at]

@@ -25,10 +25,7 @@ from sparktf.wire.trainer_spec import TrainerSpec
 
 
 class Gang(Reserved):
-    """Reserves nodes at a site and runs attempts on them.
-
-    Agents are started by the first training, after its preflight and plan, and dismissed by `close`.
-    """
+    """Reserves nodes at a site and runs attempts on them: from the first training, after its plan, until `close`."""
 
     def __init__(self, config: JobConfig, site: Site, console: Console) -> None:
         """Starts nothing yet.
@@ -168,9 +165,7 @@ class Gang(Reserved):
         return self._attempts
 
     def look_after_agents(self, *, restart: bool = True) -> str | None:
-        """See `Reserved`. Sends home spares that came too late to be chosen: they would hold their executors to the
-        run's end.
-        """
+        """See `Reserved`. Sends home spares that came too late to be chosen, which would hold their executors."""
         reason = super().look_after_agents(restart=restart)
         if self._chosen:
             here = {agent.registration.partition: agent for agent in self.roster.here()}

@@ -1,7 +1,4 @@
-"""Agents that are held for nodes of any kind: arrivals, fitness to start trainers, losses, dismissals.
-
-Knows nothing of Spark.
-"""
+"""Agents held for nodes of any kind: arrivals, fitness, losses, dismissals. Knows nothing of Spark."""
 
 from __future__ import annotations
 
@@ -201,9 +198,7 @@ class Reserved:
 
 
 def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) -> Next:
-    """Returns the next action, given the free agents; `enough_since_s`: when all wanted were there first, if they ever
-    were.
-    """
+    """Returns the next action, given the free agents; `enough_since_s`: since when all wanted are there, or None."""
     if idle >= need.wanted:
         waited_s = 0.0 if enough_since_s is None else now_s - enough_since_s
         if idle >= need.wanted + need.spares or waited_s >= KNOBS.spares_s:

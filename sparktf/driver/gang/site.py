@@ -121,9 +121,7 @@ class Site(Protocol):
         """Starts at least as many agents as the gang has nodes, beside the data if possible."""
 
     def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
-        """Has Spark feed a stream in an epoch to the nodes in `settings`; calls `on_end` from any thread when that has
-        ended.
-        """
+        """Has Spark feed a stream in an epoch to the nodes in `settings`; calls `on_end` from any thread at the end."""
 
     def let_go(self, agents: Sequence[AgentRecord]) -> None:
         """Releases the executors of dismissed agents, where possible, without waiting."""

@@ -86,9 +86,7 @@ def load_plan(storage: Storage, folder: str) -> Plan:
 
 
 def data_read(storage: Storage, folder: str) -> dict[str, Any]:
-    """Returns the data that a stored plan reads, for a published model: its files, or that Spark fed it. Raises as
-    `load_plan`.
-    """
+    """Returns a stored plan's data, for a published model: its files, or that Spark fed it. Raises as `load_plan`."""
     plan = load_plan(storage, folder)
     files: list[dict[str, Any]] = [{"path": path} for path in plan.files]
     if plan.stamps is not None:

@@ -29,9 +29,7 @@ class Executor(NamedTuple):
 
 
 def executors_of(spark: SparkSession) -> list[Executor]:
-    """Returns the application's present and past executors, without the driver. Raises `Py4JError` if the JVM does not
-    answer.
-    """
+    """Returns the present and past executors, without the driver. Raises `Py4JError` if the JVM does not answer."""
     return [_executor(summary) for summary in executor_summaries(spark)]
 
 
@@ -68,9 +66,9 @@ def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Exe
 
 
 def release_executors(spark: SparkSession, master: Master, containers: Sequence[str]) -> None:
-    """Gives the executors in these containers back to the master, each as soon as no task runs on it; waits for that.
+    """Gives the executors in these containers back to the master; waits until no task runs on them.
 
-    Earlier, Spark would run its task again elsewhere.
+    Earlier, Spark would run the task again elsewhere.
     """
     left = list(containers)
     deadline_s = time.monotonic() + KNOBS.release_s

@@ -33,9 +33,7 @@ class ExecutorSummary(NamedTuple):
 
 
 def executor_summaries(spark: SparkSession) -> list[ExecutorSummary]:
-    """Returns the application's present and past executors, without the driver. Raises `Py4JError` if the JVM does not
-    answer.
-    """
+    """Returns the present and past executors, without the driver. Raises `Py4JError` if the JVM does not answer."""
     store = scala_context(spark.sparkContext).statusStore()
     return [_summary(summary) for summary in as_java(store.executorList(False)) if summary.id() != _DRIVER]
 
@@ -77,9 +75,7 @@ def request_total(spark: SparkSession, total: int, hosts: Sequence[str], cores: 
 
 
 def kill_executor(spark: SparkSession, executor: str) -> None:
-    """Gives an executor back to the cluster manager, without replacement. Raises `Py4JError` if the JVM does not
-    answer.
-    """
+    """Gives an executor back, without replacement. Raises `Py4JError` if the JVM does not answer."""
     adjust_target, count_failures, force = True, False, True
     backend = scala_context(spark.sparkContext).schedulerBackend()
     backend.killExecutors(as_scala([executor]), adjust_target, count_failures, force)

@@ -80,10 +80,7 @@ def as_element(drawn: str, label: str) -> str:
 
 @contextmanager
 def styled() -> Iterator[Pen]:
-    """Draws in the page's style, independent of the process's.
-
-    matplotlib is imported here: that takes half a second.
-    """
+    """Draws in a page's style, not the process's. Imports matplotlib, which takes half a second, only here."""
     import matplotlib  # noqa: PLC0415
 
     with matplotlib.rc_context(_STYLE):

@@ -163,9 +163,7 @@ class HdfsStorage(Storage):
         return HdfsStream(nbytes, native, partial(self._read_slowly, plain), self._give_up_native)
 
     def _read_slowly(self, plain: str, offset: int, into: memoryview) -> None:
-        """Fills a buffer by WebHDFS, continuing at another DataNode if one fails. Raises `StorageError` after the
-        deadline.
-        """
+        """Fills a buffer by WebHDFS, at another DataNode if one fails. Raises `StorageError` after the deadline."""
         done, avoided = 0, Avoided()
         trouble = Trouble(self._timeouts.deadline_s)
         for attempt in trouble.attempts():
