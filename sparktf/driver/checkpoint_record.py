@@ -20,16 +20,16 @@ class CheckpointRecord(Message):
     model_config = ConfigDict(extra="ignore")  # what a later version stores besides
 
     epochs: tuple[EpochRows, ...] = ()  # Accounts of the epochs before its position
-    # Rows of the splits that Spark has fed of this epoch, by their numbers; None where it feeds nothing
+    # Split -> rows, of the splits of this epoch that Spark has fed; None where it feeds nothing
     splits: dict[int, int] | None = None
     set_aside: int = 0  # Bad rows of this epoch that were skipped
     replayed: int = 0  # Rows of this epoch that may have been trained twice
-    # What is known of the weights up to this step, whose own evaluation may still be under way
+    # Of the weights up to this step, whose own evaluation may still be under way
     validation: tuple[Evaluation, ...] = ()
-    training: tuple[Evaluation, ...] = ()  # The training loss of the epochs before, where trainers tell it
-    loss: EpochLoss = EpochLoss()  # That of this epoch's rows so far
-    keep: KeepRule | None = None  # By what the best of the evaluated weights are known, if they are kept
-    carried: Carried | None = None  # What the weights were begun with, if those were another run's
+    training: tuple[Evaluation, ...] = ()  # The training loss of earlier epochs, where trainers report it
+    loss: EpochLoss = EpochLoss()  # Of this epoch's rows so far
+    keep: KeepRule | None = None  # How the best weights are chosen, if they are kept
+    carried: Carried | None = None  # The weights of another run that it began with, if any
 
     def stored(self) -> dict[str, Any]:
         """Returns it for a manifest, without empty fields."""

@@ -35,7 +35,7 @@ class Commit:
     """A checkpoint that is whole, and the attempt's books of that moment: nodes go on writing to them."""
 
     save: Save
-    record: CheckpointRecord  # Without what the trainers have told with the checkpoint
+    record: CheckpointRecord  # Without the reports that came with the checkpoint
     versions: dict[str, str]
 
 

@@ -28,7 +28,7 @@ class Hooks:
         """This driver owns the run now, new or resumed; `result` is what is known so far. Raises nothing."""
 
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
-        """May hold a new run, and write its output, before it is planned or asks for executors; not called if resumed.
+        """May hold a new run, and write its output, before it is planned and asks for executors; not for a resumed run.
         """
 
     def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:

@@ -52,10 +52,10 @@ class Scene:
     config: JobConfig  # With its paths normalised
     slots: Slots  # That its master promises
     systems: FileSystems
-    has: Collection[Basis] = ()  # What there is to look at
+    has: Collection[Basis] = ()  # The needs that are met
     given_rdd: bool = False  # Whether the run was handed an RDD, which Spark surely feeds
-    rundir: RunDirectory | None = None  # None where nothing says which run it is
-    # Spark's, as the application has them; with `Basis.SPARK`
+    rundir: RunDirectory | None = None  # None if the run is not known
+    # The application's Spark settings; with `Basis.SPARK`
     settings: Mapping[str, str] = field(default_factory=dict)
     leaves_slots: bool = True  # Whether the nodes leave Spark a slot of each executor; with `Basis.AGENTS`
 
@@ -64,12 +64,12 @@ class Scene:
 class Findings:
     """The results of all checks."""
 
-    known: list[str] = field(default_factory=list)  # What is as it should be, a line each
-    # What could not be looked at without Spark, TensorFlow and writing
+    known: list[str] = field(default_factory=list)  # Lines about parts that are in order
+    # Parts that need Spark, TensorFlow or writing
     unknown: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)  # What nobody looks at before a run
-    warnings: list[str] = field(default_factory=list)  # What does not refuse the run
-    errors: list[SparkTFError] = field(default_factory=list)  # What is wrong, in the order in which a run would meet it
+    left: list[str] = field(default_factory=list)  # Parts that cannot be checked before a run
+    warnings: list[str] = field(default_factory=list)  # Faults that do not refuse the run
+    errors: list[SparkTFError] = field(default_factory=list)  # In the order in which a run would meet them
 
     @contextmanager
     def part(self) -> Iterator[None]:
@@ -90,7 +90,7 @@ class Findings:
 class RunCheck(NamedTuple):
     """One reason to refuse a run."""
 
-    # Raises the error that refuses the run; adds to the findings what is to be told otherwise
+    # Raises the error that refuses the run; adds other results to the findings
     look: Callable[[Scene, Findings], None]
     needs: frozenset[Basis]
 

@@ -30,7 +30,7 @@ class Due(NamedTuple):
     outcome: Outcome
     commits: list[Commit]  # Checkpoints that are whole
     weights: int | None  # Of the model, once it is known
-    carried: Carried | None  # What it begins with of another run's model, once that is known
+    carried: Carried | None  # Weights from another run's model, once known
     metrics: list[Metrics]  # Not shown yet; `warnings` likewise
     warnings: list[str]
     progress: list[Progress]
@@ -50,12 +50,10 @@ class Watch:
     writer: Writer
     display: Display
     planned: int  # Rows of an epoch; 0 while unknown
-    # Takes events of the run; `warn` what its result should mention, `warn_once` what it mentions once however many
-    # attempts say it
-    emit: Callable[[Event], None]
-    warn: Callable[[str], None]
-    warn_once: Callable[[str], None]
-    course: AttemptCourse = field(init=False)  # How the attempt went so far
+    emit: Callable[[Event], None]  # Takes events of the run
+    warn: Callable[[str], None]  # Takes warnings for the run's result
+    warn_once: Callable[[str], None]  # Likewise, once for all attempts
+    course: AttemptCourse = field(init=False)
     _shown: int = 0
     _warned: int = 0
     _mourned: Sequence[str] = ()

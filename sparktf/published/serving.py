@@ -43,14 +43,14 @@ class ModelManifest(FileManifest):
 
     name: str
     run_id: str
-    date: str  # Day that the model is of, as YYYY-MM-DD
-    published: str  # When it was, ISO 8601
-    plan_hash: str  # Of the plan that it was trained by
+    date: str  # The model's day, as YYYY-MM-DD
+    published: str  # Time of publishing, ISO 8601
+    plan_hash: str  # Of its training's plan
     steps: int  # Optimizer updates
-    # Day of the training from scratch that its weights go back to: its own where it began from no other model; "" of a
-    # version that was published before there were warm starts
+    # Day of the training from scratch that its weights go back to, perhaps its own; "" for a version published before
+    # there were warm starts
     full_date: str = ""
-    # How good its metrics are, on one scale with the versions before it: see `gating.levels_after`
+    # Its metrics on one scale with the versions before it: see `gating.levels_after`
     levels: dict[str, float] = {}
 
 
@@ -59,7 +59,7 @@ class Version(NamedTuple):
 
     number: int
     folder: str
-    withdrawn: bool  # It was rolled back; it stays until it is pruned, and may be brought back
+    withdrawn: bool  # Rolled back; it stays until it is pruned, and may be brought back
 
 
 class Dated(Protocol):
@@ -84,7 +84,7 @@ class Candidate(Dated, Protocol):
 class Published(NamedTuple):
     """The outcome of publishing a candidate."""
 
-    version: int | None  # The run's own; None if it has none, since `newer` is published, which is of a later day
+    version: int | None  # The run's own; None if it has none, since `newer` is of a later day
     is_new: bool = False  # It was published now
     is_current: bool = False  # `CURRENT` names it
     newer: Version | None = None

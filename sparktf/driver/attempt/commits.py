@@ -16,9 +16,9 @@ class KnownCommits:
     """Commits and results."""
 
     there: tuple[Committed, ...] = ()  # Commits that may be read, oldest first
-    # By step, as far as they are evaluated; None where no metrics are known of what was
+    # By step, of evaluated commits; None without metrics
     results: Mapping[int, Evaluation | None] = field(default_factory=dict)
-    reading: int | None = None  # Step of the one that is being read
+    reading: int | None = None  # Step of the commit being read
     is_whole: bool = False  # Nothing more will be committed
 
 

@@ -30,7 +30,7 @@ _LATER = 1.5
 class AttemptCourse:
     """The caller calls `look` often, under the roster's lock, and emits the samples when `is_due`."""
 
-    began_s: float  # When the attempt began
+    began_s: float
     _seconds: list[float] = field(default_factory=list)
     _steps: list[int] = field(default_factory=list)
     _losses: list[float | None] = field(default_factory=list)

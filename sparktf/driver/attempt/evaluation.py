@@ -26,15 +26,13 @@ class Evaluating:
     evaluator is given up.
     """
 
-    trains: Discipline  # The discipline of the nodes that train; without an evaluator nothing is added to it
-    node: NodeId | None = None  # The evaluator; None where there is none
-    # How the best weights are chosen, as the evaluating node has said, even if it is lost since; None if they are not
-    # kept
-    rule: KeepRule | None = None
-    failed: ErrorRecord | None = None  # Why nothing more is evaluated; None while something may be
+    trains: Discipline  # Of the nodes that train; used alone without an evaluator
+    node: NodeId | None = None  # The evaluator, if there is one
+    rule: KeepRule | None = None  # How the best weights are chosen, by the evaluating node; None if they are not kept
+    failed: ErrorRecord | None = None  # Why evaluation has ended; None while it goes on
     lost: frozenset[int] = frozenset()  # Incarnations of the evaluator that were lost since the last result
     last_loss: ErrorRecord | None = None  # Why the last of them was
-    trained_s: float | None = None  # When the training was seen to be done; None before
+    trained_s: float | None = None  # When the training was first seen to be done
 
     @classmethod
     def beside(cls, trains: Discipline, nodes: Iterable[NodeId]) -> Evaluating:

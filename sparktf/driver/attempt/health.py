@@ -35,7 +35,7 @@ class Now(NamedTuple):
 class Since(NamedTuple):
     """Times before which a trainer is not late."""
 
-    started_s: float  # When the attempt was
+    started_s: float  # The attempt's start
     fed_s: float  # When Spark last gave rows, or had given all: trainers that wait for it are not stuck
     held_up: Container[NodeId] = ()  # Nodes whose silence may be that of a lost one, for which they wait
 
@@ -46,7 +46,7 @@ class Failure(NamedTuple):
     record: ErrorRecord
     noted_s: float
     is_silence: bool = False  # The driver concluded it from silence
-    heard_s: float = 0.0  # When the node was last heard that fell silent
+    heard_s: float = 0.0  # When the silent node was last heard
 
 
 class Failures:

@@ -24,7 +24,7 @@ class Vacancy(NamedTuple):
 
     node: NodeId
     since_s: float  # When it was noticed, by the driver's monotonic clock
-    reason: str  # What happened to the trainer that was the last
+    reason: str  # Why its last trainer was lost
 
 
 class Losses:
@@ -184,7 +184,7 @@ class Loss(NamedTuple):
     """A lost worker without a successor so far."""
 
     since_s: float  # When it was noticed, by the driver's monotonic clock
-    fruitless: int = 0  # How many trainers of its node in a row, this one the last, are not known to have trained a row
+    fruitless: int = 0  # Its node's last trainers in a row, this one included, not known to have trained a row
     stood_in: bool = False  # A stand-in has its place already
 
     @property

@@ -21,8 +21,8 @@ class Trainer:
     node: NodeId
     agent: str
     host: str
-    heard_s: float  # When it last said anything
-    moved_s: float  # When it last said that it had come further
+    heard_s: float  # When it was last heard
+    moved_s: float  # When it last reported progress
     state: TrainerState = TrainerState.LAUNCHED
     launched_s: float = 0.0  # When it was launched, if that was later than the attempt
     incarnation: int = 0  # Which of the trainers that its node has had in the attempt
@@ -30,9 +30,9 @@ class Trainer:
     progress: Progress = field(default_factory=Progress)
     ready: Ready | None = None
     finished: Finished | None = None
-    usage: Usage | None = None  # What its node's processes have used in the attempt; None where none tells of that
-    told: Usage | None = None  # What its own has told last
-    met: bool = False  # A trainer of its node before it was ready
+    usage: Usage | None = None  # Of its node's processes in the attempt, if they report it
+    told: Usage | None = None  # The last report of its own process
+    met: bool = False  # An earlier trainer of its node was ready
     jvm: str = ""  # Identity of its executor, at first
 
     def apply(self, event: TrainerEvent) -> None:

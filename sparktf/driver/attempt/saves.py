@@ -33,7 +33,7 @@ class Start(NamedTuple):
 class Save:
     """A checkpoint that is whole."""
 
-    chief: Uploaded  # What the chief said, with the files of all
+    chief: Uploaded  # The chief's upload, with the files of all nodes
     cursor: Cursor  # Position of all nodes together
     rows_aside: int = 0  # Rows of the cursor's epoch that were set aside
 

@@ -19,7 +19,7 @@ class Known(NamedTuple):
     """The state of an attempt."""
 
     members: Members
-    failures: Sequence[Failure]  # In the order in which they were told
+    failures: Sequence[Failure]  # In the order of their reports
     losses: Losses
     evaluation: Evaluating
     reporters: Collection[NodeId]  # The nodes that make the run's steps
@@ -31,9 +31,9 @@ class Standing(NamedTuple):
 
     outcome: Outcome
     failures: tuple[Failure, ...]  # New ones, which no node told
-    # Trainers that fell silent or are late, and that the attempt goes on without; each with its loss
+    # Silent or late trainers without which the attempt goes on, each with its loss
     lost: tuple[tuple[Trainer, ErrorRecord], ...]
-    stand_in: StandIn  # Workers whose places no trainer takes in time
+    stand_in: StandIn  # Workers whose places no trainer took in time
     evaluation: Evaluating  # The new state of the evaluator
 
 

@@ -19,8 +19,8 @@ _ASKS = 2
 class Request(NamedTuple):
     """A request for the cluster manager."""
 
-    total: int  # Executors in all, with those that are there already
-    hosts: tuple[str, ...]  # Where the new ones are wanted
+    total: int  # Executors in all, including present ones
+    hosts: tuple[str, ...]  # Preferred for the new ones
 
 
 def request_for(host_nbytes: HostNbytes, nodes: int, readers: int, held: Sequence[str]) -> Request:

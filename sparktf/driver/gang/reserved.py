@@ -37,9 +37,9 @@ class Next(enum.Enum):
 class Need:
     """The number of agents that an attempt waits for."""
 
-    wanted: int  # With so many it is whole
-    least: int  # With so many it goes on at the deadline
-    spares: int  # So many more are on their way, to choose from
+    wanted: int  # The whole gang
+    least: int  # Enough at the deadline
+    spares: int  # Additional ones on their way, to choose from
     deadline_s: float  # Monotonic seconds
 
 

@@ -24,12 +24,12 @@ class AgentRecord:
     address: str  # "host:port" held for its next trainer
     state: AgentState = AgentState.IDLE
     vouched: bool = False  # Its trainer was heard after its own latest heartbeat
-    wanted: TrainerSpec | None = None  # The trainer it is to run; `stop` takes that back
+    wanted: TrainerSpec | None = None  # The trainer that it is to run, unless `stop`
     stop: bool = False
-    # Whether it has to be heard again before it counts as idle: it was told to start a trainer, and may run one; or its
-    # last one has ended, and it says next where another may begin
+    # Not idle before it is heard again: it may have started a trainer, or its last one has ended, and the address for
+    # another is still to come
     is_awaited: bool = False
-    # Those of its trainers that have ended: what it says of them comes late
+    # Its ended trainers: later reports on them are ignored
     ended: set[TrainerKey] = field(default_factory=set)
 
     @property
@@ -63,7 +63,7 @@ class ExecutorFacts(NamedTuple):
     """The cluster manager's facts about an agent's executor."""
 
     log: str = ""  # Address of its log, "" where there is none
-    removed: str = ""  # Why it is not there any more, "" while it is or where nothing is known
+    removed: str = ""  # Why it was removed; "" if it was not, or unknown
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Roster:
     """All agents, by partition; thread-safe. `changed` is notified whenever a decision may be due."""
 
     clock: Callable[[], float]
-    silence_s: float  # An agent not heard for so long is lost
+    silence_s: float  # Silence after which an agent is lost
     # Whether Spark may start a second agent of a partition beside a living one (speculation). It then waits until the
     # first is silent: if it gave up, Spark would take that for success and kill the first.
     duplicates_wait: bool = False

@@ -29,8 +29,8 @@ class Seating:
     """The agents of one attempt."""
 
     members: tuple[NodeId, ...]  # By role and index: the leader first
-    agents: tuple[AgentRecord, ...]  # Of each
-    dealt: tuple[str, ...]  # The host of each by which data is dealt
+    agents: tuple[AgentRecord, ...]  # In the same order
+    dealt: tuple[str, ...]  # The hosts by which data is dealt
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ class Server(Protocol):
 class AgentJob(Protocol):
     """The job that runs the agents."""
 
-    spares: int  # How many of the agents are there to choose from only; set to 0 when that is done
+    spares: int  # Agents that are only there to choose from; 0 once chosen
 
     def ended(self) -> str | None:
         """Returns why all agents have been given up at once, None while they have not."""

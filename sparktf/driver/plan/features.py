@@ -55,11 +55,11 @@ class Family(Enum):
 class ColumnType(NamedTuple):
     """A column's type."""
 
-    spark: str  # As Spark calls it, e.g. "bigint" or "array<float>".
-    family: Family  # Of the values, where the column is a list
-    dtype: str  # TensorFlow dtype of the values where the configuration names none; "" where it must
+    spark: str  # Spark's name, e.g. "bigint" or "array<float>"
+    family: Family  # Of the values, if the column is a list
+    dtype: str  # Default TensorFlow dtype of the values; "" if there is none
     is_list: bool = False
-    length: int | None = None  # Values in each row where the type says so, else None
+    length: int | None = None  # Values in each row, if the type fixes them
 
 
 # (test of an Arrow type, Spark's name of it, dtype): unsigned integers are the next wider type, as Spark reads them.
@@ -118,8 +118,8 @@ class Schema:
     types: Mapping[str, pa.DataType]  # Column -> Arrow type, in the source's order
     # Column -> length of the list in its first row, if it is cheap to know; for messages
     first_length: Callable[[str], int | None]
-    looked_at: str = ""  # What of the source the columns are of, for a sentence's end: " in the first file, ..."; or ""
-    remedy: str = ""  # What to do about a column that is not in it, as a half sentence of its own; or ""
+    looked_at: str = ""  # Where they were looked for, for a sentence's end: " in the first file, ..."
+    remedy: str = ""  # Half a sentence on what to do about a missing column
 
     def arrow_type(self, name: str, key: str) -> pa.DataType:
         """Returns the type of a column, or of a field of a struct ("user.age"). Raises `ColumnError` without one."""

@@ -64,11 +64,10 @@ class Source:
     """Data files and their partition columns: those at a path, or of a DataFrame."""
 
     key: str  # The configuration key that names it
-    path: str  # As configured; for a DataFrame, what it is called in messages
+    path: str  # As configured; for a DataFrame, its name in messages
     files: tuple[str, ...]  # Paths of the files, sorted
     partitions: Partitions
-    # int64 [n_files, 2], length and time of the last change (`FileStamp`) of each file as it was listed; None where
-    # Spark listed them, who knows
+    # int64 [n_files, 2], length and last change (`FileStamp`) of each file when listed; None if Spark listed them
     listed: npt.NDArray[np.int64] | None = None
 
     def select(self, chosen: Sequence[bool]) -> Source:
@@ -85,11 +84,11 @@ class RowGroups(NamedTuple):
 
     file: Integers  # Index of the file
     row_group: Integers  # Index in the file
-    rows: Integers  # Rows that belong to the source: those that its filter lets through
+    rows: Integers  # Rows that pass the source's filter
     nbytes: Integers  # Bytes of the used columns as they lie in the file
-    start: Integers  # Where the first of these columns starts in the file; `stop` is where the last one ends
-    stop: Integers
-    group_rows: Integers  # Rows in the file
+    start: Integers  # Offset in the file of the first of these columns
+    stop: Integers  # Offset of the end of the last one
+    group_rows: Integers  # Before the filter
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> RowGroups:
         """Returns the chosen ones: bool [n_row_groups]."""

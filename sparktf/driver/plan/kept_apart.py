@@ -23,8 +23,8 @@ _BRACES = re.compile(r"\{[^/]*\}")
 class Spot(NamedTuple):
     """The location that a path leads to, links and `..` resolved."""
 
-    system: tuple[str, str]  # Equal for the paths of one file system, whatever they call it
-    parts: tuple[str, ...]  # Names of the folders from the root on; of what is read, they may be patterns
+    system: tuple[str, str]  # Equal for all paths of one file system
+    parts: tuple[str, ...]  # Names of the folders from the root on; patterns for sources
 
     def holds(self, other: Spot) -> bool:
         """Whether the other one is here, or below."""

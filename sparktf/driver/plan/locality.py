@@ -183,7 +183,7 @@ class HostGroups(NamedTuple):
     """Splits grouped by host, so that a shuffle block can be local to a node."""
 
     home: Integers  # int64 [n], one host of each split, chosen so that all hosts have about as many rows
-    group: Integers  # int64 [n], which set of hosts holds most of the split
+    group: Integers  # int64 [n], the set of hosts that holds most of the split
 
     def take(self, rows: Integers) -> HostGroups:
         """Returns the groups of some splits."""

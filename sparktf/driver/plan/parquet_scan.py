@@ -39,10 +39,10 @@ class ParquetScan:
     columns: Mapping[str, str]  # All columns in their order -> name in the files, or of the partition column
     types: Mapping[str, str]  # All columns -> Spark's type
     partitions: Partitions  # The partition columns among them by the DataFrame's names, with their values for each file
-    where: tuple[Condition, ...] = ()  # What rows of the files must pass
-    # The columns that this looks at, by their names in the files -> Spark's type
+    where: tuple[Condition, ...] = ()  # Conditions for rows of the files
+    # The columns in `where`, by their names in the files -> Spark's type
     compared: Mapping[str, str] = field(default_factory=dict)
-    rebases_unknown: bool = False  # Whether Spark takes dates of files that do not say who wrote them for other days
+    rebases_unknown: bool = False  # Whether Spark converts dates of files with unknown writers
 
     def renamed(self, used: Iterable[str]) -> dict[str, str]:
         """Returns the used columns that have another name in the files, with that name."""

@@ -55,8 +55,8 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 class Partitions:
     """The partition columns of a source."""
 
-    names: tuple[str, ...]  # Integers names, outermost folder first
-    types: tuple[str, ...]  # Their Spark types: what `partition_type` knows, or another one, whose values are text here
+    names: tuple[str, ...]  # Outermost folder first
+    types: tuple[str, ...]  # Spark's types; values of those that `partition_type` does not know are text here
     # For each file, its value of each column; a date in ISO format, a decimal as its digits, a timestamp in
     # microseconds since 1970-01-01 UTC
     values: tuple[tuple[PartitionValue, ...], ...]

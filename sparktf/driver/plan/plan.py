@@ -39,15 +39,15 @@ _HOST, _HOST_NBYTES = "host/", "host_nbytes/"
 class SplitTable:
     """The splits of one stream as columns, int64 [n_splits] each, sorted by block."""
 
-    keep: Keep  # Which rows of its row groups the stream has
+    keep: Keep  # The stream's part of the rows of a row group
     block: Integers  # Shuffle block, numbered from 0 without a gap
     file: Integers  # Index into `Plan.files`
     row_group: Integers
     group_rows: Integers
-    selected: Integers  # Rows of the row group that the source's filter lets through
-    held_out: Integers  # Of these, those that the validation fraction draws
-    nbytes: Integers  # Bytes of the used columns as they lie in the file
-    replicas: Replicas  # Which hosts they lie on
+    selected: Integers  # Rows of the row group that pass the source's filter
+    held_out: Integers  # Rows among these drawn by the validation fraction
+    nbytes: Integers  # Bytes of the used columns, as stored
+    replicas: Replicas  # Their hosts
 
     @cached_property
     def rows(self) -> Integers:
@@ -107,12 +107,12 @@ class Plan:
     plan_hash: str  # `JobConfig.plan_hash` of the configuration it was made for
     files: tuple[str, ...]  # Path of each file
     partition_values: tuple[tuple[PartitionValue, ...], ...]  # For each file, its values of `spec.partition_columns`
-    tables: Mapping[Stream, SplitTable]  # The splits of each stream that there is
-    hosts: tuple[str, ...] = ()  # The hosts that hold the files, as the tables' replicas number them
-    staged: tuple[Stream, ...] = ()  # The streams that Spark feeds: nobody plans their rows, so they have no table
+    tables: Mapping[Stream, SplitTable]  # The splits of each stream
+    hosts: tuple[str, ...] = ()  # The hosts of the files, in the order of the replicas' numbers
+    staged: tuple[Stream, ...] = ()  # The streams that Spark feeds, of unknown rows: they have no table
     # int64 [n_files, 3], the `FileStamp` of each file; None where an earlier version made the plan
     stamps: npt.NDArray[np.int64] | None = field(default=None, compare=False)
-    # Which version of a Delta table, or snapshot of an Iceberg table, is read; None of what has none
+    # Version of a Delta table, or snapshot of an Iceberg table; None for other sources
     source_version: int | None = None
 
     __hash__ = None  # type: ignore[assignment]

@@ -27,7 +27,7 @@ class PlannedColumns(NamedTuple):
     """The columns of a source."""
 
     schema: Schema
-    types: Mapping[str, str]  # Spark's types of columns that files do not say of themselves: the plan takes them along
+    types: Mapping[str, str]  # Spark's types of columns that files do not contain: the plan stores them
 
 
 class ReadColumns(Protocol):
@@ -70,12 +70,12 @@ class ReadGroups(Protocol):
 class PlannedFormat:
     """How files of a format are planned."""
 
-    format: Format  # What reads them
-    columns: ReadColumns  # Finds out which columns they have
-    groups: ReadGroups  # Finds out which groups of rows they have
+    format: Format  # Reads them
+    columns: ReadColumns  # Finds their columns
+    groups: ReadGroups  # Finds their groups of rows
     # Returns a spec with the types that `columns` found; the features of the spec are known by then
     with_types: Callable[[FeedSpec, Mapping[str, str]], FeedSpec]
-    # Returns what the types of a plan are, for a sentence's end; "" where the files say them
+    # Returns a plan's types, for a sentence's end; "" if the files contain them
     told: Callable[[DataConfig, FeedSpec], str]
 
 

@@ -41,8 +41,8 @@ class StreamRows(NamedTuple):
     """The rows of one stream before they are put into blocks."""
 
     groups: RowGroups
-    keep: Keep  # Which rows of each row group the stream has
-    held_out: Integers  # int64 [n_row_groups], rows of each row group that the validation fraction draws
+    keep: Keep  # The stream's part of the rows of each row group
+    held_out: Integers  # int64 [n_row_groups], rows drawn by the validation fraction
 
     @property
     def rows(self) -> Integers:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 class SparkReads:
     """The settings; by default as Spark 4 has them where nobody sets them."""
 
-    zone: str = "UTC"  # The time zone of timestamps in the names of folders; "" where they have none that is known
-    infers_partitions: bool = True  # Whether values in the names of folders may be something else than text
+    zone: str = "UTC"  # Of timestamps in the names of folders; "" if unknown
+    infers_partitions: bool = True  # Whether values in the names of folders may be other than text
     case_sensitive: bool = False  # Whether `a` and `A` are two columns
-    # Whether dates and timestamps of files that do not say who wrote them are taken for others
+    # Whether dates and timestamps of files with unknown writers are converted
     rebases_unknown: bool = False
-    rebases_unknown_int96: bool = False  # The same of INT96 timestamps
-    # Whether INT96 timestamps that Java's library did not write are moved into the session's zone
+    rebases_unknown_int96: bool = False  # Likewise of INT96 timestamps
+    # Whether INT96 timestamps not written by Java's library are moved into the session's zone
     shifts_int96: bool = False
 
     def same(self, name: str) -> str:

@@ -34,7 +34,7 @@ class Opened(NamedTuple):
     """The data of a configuration."""
 
     data: Data
-    # That of a Delta or an Iceberg table, of which every later look at the data reads this one
+    # Of a Delta or an Iceberg table; later looks at the data read the same one
     version: TableVersion | None = None
 
 

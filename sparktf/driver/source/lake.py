@@ -29,12 +29,12 @@ _RECURSIVE = "recursiveFileLookup"
 class PlannedFiles(NamedTuple):
     """The files that trainers read, by the run's plan."""
 
-    paths: tuple[str, ...]  # Those of `data.path`, and behind them those of `data.validation.path`
-    newest: str  # The last one that is trained on: columns that came later are in it
+    paths: tuple[str, ...]  # Of `data.path`, followed by those of `data.validation.path`
+    newest: str  # The last training file, which has columns that were added later
     # Columns that some of them have no value of -> their type: Spark would take another one from such a file
     types: Mapping[str, str]
-    least: int  # How many of them lie at `data.path`, at least; `most` is how many at most
-    most: int
+    least: int  # The least number of them that are at `data.path`
+    most: int  # The greatest number
 
     @classmethod
     def of(cls, plan: Plan) -> PlannedFiles | None:

@@ -35,7 +35,7 @@ _TYPES = (*_WHOLE, *_FRACTIONAL, "string", "boolean")
 class Compared(NamedTuple):
     """A comparison before its column's name in the files is known."""
 
-    id: str  # Of the column, in Spark's plan
+    id: str  # The column's id in Spark's plan
     kind: str  # Its type in Spark
     op: Op
     values: tuple[bool | int | float | str, ...] = ()

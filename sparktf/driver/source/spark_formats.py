@@ -55,7 +55,7 @@ class SparkFormat:
 
     frame: OpenFrame  # Opens them
     types: TellTypes  # Tells their types without a job of Spark's
-    index: IndexBySpark | None = None  # Looks through files that have no footers; None where they have some
+    index: IndexBySpark | None = None  # Finds records in files without footers; None if they have footers
 
 
 def spark_format(name: str) -> SparkFormat:

@@ -38,15 +38,15 @@ class TableVersion(NamedTuple):
     """A version of a table."""
 
     kind: str  # `DELTA_TABLE` or `ICEBERG_TABLE`
-    number: int  # Of Delta's version, or the id of Iceberg's snapshot
+    number: int  # Delta's version, or the id of Iceberg's snapshot
 
 
 @dataclass(frozen=True)
 class Moment:
     """The wanted version of a source; the newest if nothing is given."""
 
-    section: str  # What the configured keys stand in
-    planned: int | None = None  # That of the run's stored plan, which goes before all else
+    section: str  # Section of the configured keys
+    planned: int | None = None  # Of the run's stored plan, which takes precedence
     version: int | None = None  # As configured
     timestamp: str | None = None  # As configured, in ISO 8601
 

@@ -24,8 +24,8 @@ class Executor(NamedTuple):
     id: str
     host: str
     log: str  # Address of its standard error, "" where the cluster manager serves no logs
-    removed: str  # Why it is not there any more, "" while it is
-    tasks: int  # How many run on it now
+    removed: str  # Why it was removed; "" if it was not
+    tasks: int  # Number of running tasks
 
 
 def executors_of(spark: SparkSession) -> list[Executor]:

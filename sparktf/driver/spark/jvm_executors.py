@@ -27,9 +27,9 @@ class ExecutorSummary(NamedTuple):
     id: str
     address: str  # Host and port
     log: str  # Address of its standard error, "" where the cluster manager serves no logs
-    active: bool  # Whether it is there
-    reason: str | None  # Why it is not there any more; None where it is, or where Spark does not say
-    tasks: int  # How many run on it now
+    active: bool
+    reason: str | None  # Why it was removed; None if it was not, or unknown
+    tasks: int  # Number of running tasks
 
 
 def executor_summaries(spark: SparkSession) -> list[ExecutorSummary]:

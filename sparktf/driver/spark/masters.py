@@ -29,7 +29,7 @@ _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s
 class Master:
     """A master; by default one that starts the configured executors, on hosts of its own, and no more."""
 
-    url: str  # As Spark is given it
+    url: str
 
     runs_in_driver: ClassVar[bool] = False
     """Whether tasks run in the driver's own JVM, which has no executors."""

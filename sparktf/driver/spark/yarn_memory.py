@@ -33,7 +33,7 @@ class Container:
     what: str  # For people: "executor" or "driver"
     heap_mib: int  # The JVM's heap
     overhead_mib: int  # Everything else
-    settings: str  # What to lower, for a smaller one
+    settings: str  # The settings to lower for a smaller one
 
     @property
     def mib(self) -> int:

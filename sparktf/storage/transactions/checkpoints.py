@@ -73,7 +73,7 @@ class Manifest(FileManifest):
     rows_trained: int  # Rows trained over the run up to this step, in all epochs
     config_hash: str
     plan_hash: str
-    keras: Flavour  # Which Keras wrote it
+    keras: Flavour  # The Keras that wrote it
     versions: dict[str, str]  # Package -> version
     created: str  # ISO 8601
     extra: dict[str, Any] = {}  # JSON-able, for the caller

@@ -31,8 +31,8 @@ _log = log_of(__name__)
 class StepsLeft(Message):
     """The record."""
 
-    result: str  # SHA-256 of the result.json that the steps follow: the record says nothing of any other
-    steps: tuple[str, ...]  # Those that are left, in their order
+    result: str  # SHA-256 of the result.json that the steps follow
+    steps: tuple[str, ...]  # The remaining ones, in order
 
 
 class LastSteps:

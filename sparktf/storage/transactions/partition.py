@@ -34,8 +34,8 @@ _TRIES = 20
 class Marker(Message):
     """The origin of a partition, stored in it."""
 
-    name: str  # Of the configuration
-    version: str  # Of the model
+    name: str  # The configuration's
+    version: str  # The model's
     job: str  # Id of the Spark application that has written it
 
 

@@ -36,8 +36,8 @@ class Owner(Message):
     host: str
     user: str
     since: str  # When it was made, by the owner's clock: for people
-    nonce: str  # Its own
-    limit_s: float = 0.0  # After so long without a beat it is gone; 0 where that is whoever looks's to say
+    nonce: str
+    limit_s: float = 0.0  # Silence after which it is gone; 0 if each process that looks decides
 
     def __str__(self) -> str:
         return f"application {self.application} of {self.user} on {self.host}, since {self.since}"
@@ -46,8 +46,8 @@ class Owner(Message):
 class Term(NamedTuple):
     """The newest term as one look found it."""
 
-    number: int = 0  # Of the newest term; 0 if there is none
-    owner: Owner | None = None  # None where it does not say
+    number: int = 0  # 0 without a term
+    owner: Owner | None = None  # None if unreadable
     beat: bytes = b""
     released: bool = False
 
@@ -100,8 +100,8 @@ def _read(storage: Storage, path: str) -> bytes:
 class LastWord(NamedTuple):
     """The last sign of life of an owner."""
 
-    heard_s: float  # When it gave its last sign of life, by the storage's clock, in seconds since 1970; 0 for never
-    limit_s: float  # After so long without another nobody is at work: others may take the run; -inf where it was left
+    heard_s: float  # Its last sign of life, by the storage's clock, in seconds since 1970; 0 for none
+    limit_s: float  # Silence after which others may take the run; -inf if it was released
 
     def is_over(self, now_s: float) -> bool:
         """Whether nobody is at work."""

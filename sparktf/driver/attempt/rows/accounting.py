@@ -36,11 +36,10 @@ class EpochReceipts:
     """Rows of one epoch trained in this attempt by workers that lease rows, as reported by the coordinator."""
 
     counts: Counts = NO_ROWS  # Rows of all of them
-    # Rows that may have gone into an update before as well: those of executions that broke off, and of what a lost
-    # worker leaves as many as it may have trained
+    # Rows that may have gone into an earlier update too: of broken-off executions, and untold ones of lost workers
     replayed: int = 0
-    inputs: dict[NodeId, NodeInput] = field(default_factory=dict)  # What each worker has read for it
-    made: dict[NodeId, MadeByWorker] = field(default_factory=dict)  # What each has trained
+    inputs: dict[NodeId, NodeInput] = field(default_factory=dict)
+    made: dict[NodeId, MadeByWorker] = field(default_factory=dict)
 
     def add(self, receipt: Receipt, rows: int) -> None:
         fed, trained, aside = self.counts
@@ -57,14 +56,14 @@ class EpochAccount:
 
     epoch: int
     planned: int  # Rows of the training stream
-    nodes: int  # How many nodes report it
+    nodes: int  # Number of nodes that report it
     # Rows of this epoch that a checkpoint had done before this attempt, of which `aside_before` were bad, and
     # `replayed_before` may have been trained twice
     before: int = 0
     aside_before: int = 0
     replayed_before: int = 0
     reports: dict[NodeId, EpochDone] = field(default_factory=dict)
-    # What those who train have told, where they are not those who report; both must agree
+    # Of workers that lease rows, if others report the epoch; both must agree
     receipts: EpochReceipts | None = None
 
     def add(self, report: EpochDone) -> None:

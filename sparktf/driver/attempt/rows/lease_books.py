@@ -44,7 +44,7 @@ _UNTOLD = 2
 class EpochBook:
     """One epoch."""
 
-    # None before the first request, and once the epoch is over; where Spark feeds the rows, those left
+    # None before the first request, and once the epoch is over; of fed rows, the remaining ones
     leases: BlockLeases | StagedLeases | None = None
     is_over: bool = False
     # Held while the leases are made, which may take long; never waited for under the books' own lock

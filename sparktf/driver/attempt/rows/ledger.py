@@ -31,12 +31,12 @@ class StreamBook:
 
     leases: dict[int, NodeId] = field(default_factory=dict)  # Split -> the node that gets it from any feeder
     rows: dict[int, int] = field(default_factory=dict)  # Split -> rows, of those that are sealed
-    ended: bool = False  # No feeder is at work any more
-    again: bool = False  # Nodes train on what they kept; feeders bring what lost ones had
+    ended: bool = False  # All feeders have ended
+    again: bool = False  # Nodes train on kept rows; feeders bring those of lost nodes
     gone: set[int] = field(default_factory=set)  # Splits that were sealed by nodes which are lost
-    turn: int = 0  # How often what lost nodes had was fed again
+    turn: int = 0  # How often rows of lost nodes were fed again
     todo: set[int] = field(default_factory=set)  # Splits that are still to come in a later turn
-    # Nodes that have asked for the epoch, and live: in which incarnation
+    # The incarnations of living nodes that have asked for the epoch
     begun: dict[NodeId, int] = field(default_factory=dict)
 
     def is_awaited(self, split: int) -> bool:

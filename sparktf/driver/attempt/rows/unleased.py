@@ -21,8 +21,8 @@ class BlockLayout(NamedTuple):
     """How blocks lie on the hosts of the workers."""
 
     block_rows: Integers  # int64 [n_blocks]
-    hosts: tuple[int, ...]  # Numbers that the plan gives them
-    local: Groups  # For each block, which of the `hosts` are beside it
+    hosts: tuple[int, ...]  # The plan's numbers of them
+    local: Groups  # For each block, those of the `hosts` that store it
 
 
 @dataclass(slots=True)
@@ -30,8 +30,8 @@ class Wanted:
     """The rows that a worker is still to get."""
 
     rows: int  # About how many
-    most: int  # No more than that, but for the smallest part of a block that there is
-    found: list[Slices] = field(default_factory=list)  # What it gets
+    most: int  # The most rows, except that the smallest part of a block may exceed it
+    found: list[Slices] = field(default_factory=list)  # The slices that it gets
 
     def add(self, found: Slices) -> None:
         rows = int(found.rows.sum())
