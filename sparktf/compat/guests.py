@@ -37,7 +37,7 @@ from sparktf.wire.guest import GuestNode, GuestPlace
 
 _TICK_S = 0.2
 _CAUSE_S = 5.0
-"""So long a failed feed waits for what a node has to say of it."""
+"""Time for a node to report why a feed failed."""
 
 Main = Callable[[GuestNode, Any], Any]
 
@@ -166,7 +166,7 @@ class Guests(FunctionGang):
         is_done = False
 
         def cancel() -> bool:
-            with runs:  # what is done is not cancelled: Spark may be gone by then
+            with runs:  # a finished job is not cancelled: Spark may be gone by then
                 fails = self.cause is not None and not is_done
                 if fails:
                     context.cancelJobGroup(group)
@@ -268,7 +268,7 @@ class _Agents:
         self._job.close(wait_s)
         while any(process.poll() is None for process in self._beside):
             self._clock.sleep(_TICK_S)
-        self._clock.sleep(self._heard_s)  # what has outlived its task hears with its next beat that it is dismissed
+        self._clock.sleep(self._heard_s)  # an agent that outlives its task learns of its dismissal by its next beat
 
 
 def _started_beside(here: int, settings: AgentSettings, code: Sequence[str]) -> list[subprocess.Popen[bytes]]:

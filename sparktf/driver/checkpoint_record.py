@@ -17,7 +17,7 @@ _ALWAYS = frozenset({"epochs", "set_aside", "replayed"})
 class CheckpointRecord(Message):
     """The books of a run at a checkpoint: stored in its manifest, as `extra`."""
 
-    model_config = ConfigDict(extra="ignore")  # what a later version stores besides
+    model_config = ConfigDict(extra="ignore")  # fields of later versions
 
     epochs: tuple[EpochRows, ...] = ()  # Accounts of the epochs before its position
     # Split -> rows, of the splits of this epoch that Spark has fed; None where it feeds nothing

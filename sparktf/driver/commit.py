@@ -101,7 +101,7 @@ class Committer:
         try:
             free = self._hasty.free_nbytes(root)
         except StorageError:
-            return  # a forecast only: what cannot be stored is said when it is tried
+            return  # a forecast only: a failure to store is reported when it happens
         needed = count * weights * _NBYTES_PER_WEIGHT
         if free < needed:
             self._warn(
@@ -140,7 +140,7 @@ class Committer:
         if self._keep is None and self.attempt is not None:
             self._keep = self.attempt.evaluation.rule
         self._keep = self._keep or stored.keep
-        # What was told in the attempt that has ended, of weights up to here, may have come after the commit.
+        # Results of the ended attempt on weights up to here may have come after the commit.
         validation = merged_evaluations((*stored.validation, *self._evaluations()), manifest.step)
         training = merged_evaluations((*stored.training, *self._training()), manifest.step)
         self.record = stored.model_copy(update={"validation": validation, "training": training})
@@ -225,7 +225,7 @@ class Committer:
             self._store.commit_model(models[0].model, staged, self._rundir.model)
             self.model = self._rundir.model
         if self._is_evaluated_beside:
-            # What was read, or was the best, when the last checkpoint was committed: since then nothing was removed.
+            # Checkpoints that the last commit kept, as they were being read or the best then.
             self._store.prune(self.step, release=partial(self._release, self._keep))
 
     def epoch_rows(self) -> tuple[EpochRows, ...]:

@@ -28,8 +28,7 @@ class Hooks:
         """This driver owns the run now, new or resumed; `result` is what is known so far. Raises nothing."""
 
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
-        """May hold a new run, and write its output, before it is planned and asks for executors; not for a resumed run.
-        """
+        """May hold a new run, and write its output, before it is planned and holds executors; not for a resumed run."""
 
     def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """The plan is made, and is stored after this; no executor is held yet. Not called for a resumed run."""

@@ -35,7 +35,7 @@ from sparktf.storage.transactions.ownership import Ownership
 from sparktf.storage.transactions.results import read_result
 
 _NAMED = 3
-"""So many entries of a folder that is refused are named."""
+"""Entries of a refused folder that are named."""
 
 
 def check_output(storage: Storage, path: str) -> None:
@@ -174,7 +174,7 @@ def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock, begun
 
 
 _OWNERS = 20
-"""So many earlier applications of a run are remembered."""
+"""Earlier applications of a run that are remembered."""
 
 
 class ResultFile:

@@ -47,7 +47,7 @@ from sparktf.wire.restore import Restore
 from sparktf.wire.trainer_spec import Training
 
 _BEGINS = {RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
-"""What begins with an event, of the phases that `RunResult.seconds` tells of."""
+"""Event -> the phase in `RunResult.seconds` that begins with it."""
 
 
 class Run:
@@ -251,7 +251,7 @@ class Run:
             self._keep_attempt(watch, nodes, restore, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
-                watch.settle()  # once the trainers have stopped: they hold the executors, whatever the storage does
+                watch.settle()  # once the trainers have stopped, which hold executors even while the storage is away
             finally:
                 watch.leave(limit_s)
         return attempt

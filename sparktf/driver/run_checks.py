@@ -140,7 +140,7 @@ def _engine(scene: Scene, found: Findings) -> None:
 
 def _slots(scene: Scene, found: Findings) -> None:
     cluster, slots = scene.config.cluster, scene.slots
-    # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
+    # Surely fed by Spark; a DataFrame may be a plain scan, which trainers read themselves.
     is_fed = scene.given_rdd or scene.config.data.mode == "spark"
     check_slots(slots, cluster, feeders=is_fed or None)
     room = "" if slots.total is None else f", which has {slots.total} slots"
@@ -182,7 +182,7 @@ def _can_be_read(scene: Scene, found: Findings) -> None:
 
 
 def _may_be_fed(scene: Scene, found: Findings) -> None:
-    check_may_be_fed(scene.config, "as its stored plan says")  # who makes a plan has looked before
+    check_may_be_fed(scene.config, "as its stored plan says")  # already checked where a plan is made
 
 
 def _feeders(scene: Scene, found: Findings) -> None:
@@ -220,4 +220,4 @@ CHECKS: Sequence[RunCheck] = (
     _check(_speculation, Basis.FED, Basis.SPARK),
     _check(_room_beside_nodes, Basis.FED, Basis.AGENTS),
 )
-"""All there are. What a run has to own first is looked at by `Tenure`, by the same functions: reading and writing."""
+"""All checks. `Tenure` checks reading and writing, which need ownership of the run, by the same functions."""

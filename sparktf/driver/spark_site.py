@@ -117,7 +117,7 @@ class SparkSite:
         origin = self._origin_of(config)
         origin.follow(plan)
         if plan.source_version is not None:
-            origin.open()  # a version that is gone is told of before nodes are held for it
+            origin.open()  # so a missing version is reported before nodes are held
         return prepare_assets(config, storage, path, origin, put)
 
     def ship_code(self, config: JobConfig) -> None:

@@ -33,7 +33,7 @@ CURRENT = "CURRENT"
 
 _NUMBER = re.compile(rf"^({WITHDRAWN})?([1-9]\d*)$")
 _TURNS = 20
-"""So often a change is begun anew because another process changes the models at the same moment."""
+"""Attempts at a change while other processes change the models at the same moment."""
 
 _T = TypeVar("_T")
 
@@ -279,7 +279,7 @@ class Serving:
         if standing is None:
             check_champion(self.current())
             if staged is None:
-                raise TurnLostError  # what stood in the way is gone: begin anew
+                raise TurnLostError  # the obstacle is gone: begin anew
             return Published(self._show(turn, staged), is_new=True, is_current=True)
         if standing.version is not None and self._was_cut_off(standing.version):
             self._point(turn, standing.version)
@@ -337,7 +337,7 @@ class Serving:
         if version.withdrawn:
             turn.bring_back(version.number)
         self._point(turn, version.number)
-        # Only now: whoever reads by CURRENT has another one, and whoever takes the highest number gets the same.
+        # Only now: readers by CURRENT have another one, and those by the highest number get the same.
         for other in self.versions():
             if other.number > version.number and not other.withdrawn:
                 turn.withdraw(other.number)

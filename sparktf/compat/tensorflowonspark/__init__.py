@@ -64,7 +64,7 @@ def install() -> None:
     if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     there = sys.modules.get(ALIAS)
-    if there is not None:  # what `write_shim` makes, while it is imported: what is below it, the finder finds
+    if there is not None:  # the module of `write_shim`, during its import: the finder finds its submodules
         there.__path__ = []
         vars(there)["__version__"] = VERSION
 

@@ -46,7 +46,7 @@ class Board:
         self.url = f"http://{host}:{port}"
         self._process: subprocess.Popen[bytes] | None = None
         self._begun = threading.Event()
-        # What the kernel is to end with its parent ends with the thread that has started it: so that one stays.
+        # The kernel ends the child with the thread that has started it, so that thread stays.
         self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
         self._thread.start()
         self._begun.wait()

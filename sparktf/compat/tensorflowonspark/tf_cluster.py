@@ -23,7 +23,7 @@ from sparktf.process.ports import LOOPBACK
 from sparktf.wire.guest import GuestNode
 
 _EPOCHS = 10
-"""What `num_epochs=0` stands for in TensorFlowOnSpark: a number that is large."""
+"""The meaning of `num_epochs=0` in TensorFlowOnSpark: a large number."""
 _STREAMS = (
     "DStreams are not supported: train on the batches of a Structured Streaming query instead, by calling train() in "
     "foreachBatch, or run a job for each period"

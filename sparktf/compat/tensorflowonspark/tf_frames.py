@@ -23,7 +23,7 @@ _CHUNK_ROWS = 256
 _SQL = {ListKind.INT64: t.LongType(), ListKind.FLOAT: t.DoubleType()}
 _DOUBLE = {"float": "double", "array<float>": "array<double>"}
 _loaded: dict[int, DataFrame] = {}
-"""DataFrames that were loaded, by their ids."""
+"""Loaded DataFrames by id."""
 
 
 def isLoadedDF(df: DataFrame) -> bool:

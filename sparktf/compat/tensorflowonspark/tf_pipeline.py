@@ -61,7 +61,7 @@ _PARAMS: dict[str, tuple[str, str, Any]] = {
     "signature_def_key": ("SignatureDefKey", "which signature of the SavedModel scores", _TEXT),
     "tag_set": ("TagSet", "tags of the SavedModel's graph, with commas between", _TEXT),
 }
-"""TensorFlowOnSpark's Params: what comes after `set` and `get`, what it is, and what it takes."""
+"""TensorFlowOnSpark's Params: name after `set` and `get`, description, and converter."""
 
 
 def _with_params(*names: str) -> Any:

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from sparktf.results.usage import Usage, WorkTime
 
 _LEAST_S = 10.0
-"""Workers that train for less tell more about their start than about training."""
+"""Shorter trainings show more of the workers' start than of training."""
 _MOST = 0.5
-"""The share of their time from which on workers mostly do one thing."""
+"""Fraction of the workers' time above which they mostly do one thing."""
 _FULL = 0.75
-"""The share of its cores from which on a process is saturated."""
+"""Fraction of its cores above which a process is saturated."""
 _CALM = 0.4
-"""How busy parameter servers may be after they take over the work of others."""
+"""The highest load of parameter servers after they take over the work of others."""
 
 
 def advise(

@@ -16,14 +16,14 @@ from sparktf.results.usage import Made, Staleness, Usage
 from sparktf.topology import NodeId
 
 _MOST = 200
-"""The most samples that are kept."""
+"""The most samples kept."""
 _LEAST = 20
 _MOST_ROWS = 20_000
-"""Samples times nodes: of hundreds of nodes there are fewer samples, but not fewer than `_LEAST`."""
+"""Samples times nodes: hundreds of nodes have fewer samples, but at least `_LEAST`."""
 
 _FIRST_TOLD_S = 60.0
 _LATER = 1.5
-"""The course is told after a minute, and then each time the attempt is this many times as old."""
+"""The course is emitted after a minute, and then each time the attempt's age has grown by this factor."""
 
 
 @dataclass(slots=True)

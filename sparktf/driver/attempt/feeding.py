@@ -42,7 +42,7 @@ class Feeding:
             self._feeders[stream, epoch] = self._start(stream, epoch, self._attempt.fed.ledger.book(stream, epoch).turn)
 
     def settle(self) -> SparkTFError | None:
-        """Closes the books of ended feeders, with the attempt's lock held; returns the cause of a failure."""
+        """Closes ended feeders' books, under the attempt's lock; wants lost rows again; returns why a feeder failed."""
         ledger = self._attempt.fed.ledger
         for (stream, epoch), feeders in list(self._feeders.items()):
             try:

@@ -20,7 +20,7 @@ from sparktf.wire.beats import Beats
 from sparktf.wire.guest import Deal, DealRequest, GuestNode, GuestPlace
 
 ATTEMPT = 1
-"""There is one: what fails ends a program."""
+"""There is only one: a failure ends a program."""
 
 _SERVING = ("ps", "evaluator")
 

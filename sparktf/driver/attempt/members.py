@@ -57,7 +57,7 @@ class Trainer:
 
     def use(self, told: Usage, *, trains: bool) -> None:
         """Notes its usage, unless the report is older; `trains`: the gang has trained since the report before."""
-        # What its process used before it began to tell was its start.
+        # Its process's usage before the first report was its start.
         before = self.told or told.model_copy(update={"work": None, "staleness": {}})
         if told.seconds >= before.seconds:
             self.usage = (self.usage or Usage()).advanced(before, told, trains=trains)

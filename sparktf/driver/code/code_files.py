@@ -20,7 +20,7 @@ LIMIT_NBYTES = 128 << 20
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _STAY = sys.stdlib_module_names | {"sparktf"}
-"""What is never sent along with what imports it."""
+"""Modules that are never sent along with their importers."""
 
 Files = Mapping[str, Path]
 """Path below the folder that is imported from -> where the file lies."""
@@ -167,7 +167,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 def _parsed(source: Path) -> ast.Module:
     try:
         return ast.parse(source.read_bytes())
-    except (SyntaxError, ValueError):  # a trainer says that with more to show
+    except (SyntaxError, ValueError):  # a trainer reports that in more detail
         return ast.Module([], [])
 
 

@@ -56,7 +56,7 @@ def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[
     try:
         with _by_value(_modules_of_program()):
             content = cloudpickle.dumps(dict(functions))
-    except Exception as error:  # whatever an object of the user's raises where it is pickled
+    except Exception as error:  # any error of a user's object that is pickled
         names = ", ".join(functions)
         raise ConfigError(
             f"{names}: {type(error).__name__}: {error}: what the function uses must be sent to other processes; make "

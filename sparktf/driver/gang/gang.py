@@ -69,7 +69,7 @@ class Gang(Reserved):
         self.site.check_plan(config, plan)
         self.site.ship_code(config)
         if self._agents is not None:
-            with suppress(RunInterruptedError):  # what ended the agents between two trainings interrupts neither
+            with suppress(RunInterruptedError):  # the end of agents between two trainings interrupts neither
                 self.look_after_agents()
             return
         self._server = self.site.serve(config, self._dispatcher.handlers())

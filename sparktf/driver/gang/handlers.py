@@ -102,7 +102,7 @@ class Dispatcher:
             Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._beat),
             Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
-            # A share is the same however often it is asked for, and those of a large plan are too large to be kept.
+            # A share is the same each time, and those of a large plan are too large to be kept.
             Action.ASSIGNMENT: Handler(AssignmentRequest, self._assignment),
             Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._training().lease, m)),
             Action.DEAL: Handler(DealRequest, lambda m: self._locked(self._of(Functions).deal, m)),
@@ -128,7 +128,7 @@ class Dispatcher:
 
     def _once(self, action: Action, serve: Callable[[Any], Message], message: NodeMessage) -> Message:
         with self._roster.changed:
-            self._current().hear(message)  # whoever has lost its place is refused, also what it was answered before
+            self._current().hear(message)  # a node that has lost its place is refused even earlier answers
         return self._answers.once(message.trainer, action, message.number, lambda: serve(message))
 
     def _beat(self, message: AgentHeartbeat) -> Message:

@@ -11,7 +11,7 @@ HostNbytes = Mapping[str, Mapping[int, int]]
 """Host -> group of row groups that lie on the same hosts -> bytes."""
 
 _GOOD_ENOUGH = 0.9
-"""An executor that is there already is worth keeping while the gang holds so much of what the best hosts would."""
+"""Present executors are kept while the gang is beside this fraction of the data that the best hosts would have."""
 
 _ASKS = 2
 

@@ -22,7 +22,7 @@ from sparktf.wire.beats import Beats
 _SHOWN_NODES = 10
 
 Waiting = Callable[[int, float, float], None]
-"""Shows how many nodes have come, for how many seconds others are waited for, and when that was."""
+"""Shows how many nodes have come, the seconds left for the others, and the time of that count."""
 
 
 class Next(enum.Enum):
@@ -183,7 +183,7 @@ class Reserved:
         if self._server is not None:
             server, self._server = self._server, None
             server.withdraw()
-            # It waits for calls under way, and a dying node may have one open for long: so nobody waits for it.
+            # Not waited for: it waits for calls under way, and a dying node may keep one open for long.
             self.clock.beside("control-shutdown", server.shutdown)
 
     def tick(self) -> None:

@@ -11,7 +11,7 @@ from sparktf.feature import Feature
 from sparktf.statistics.column_statistics import number_of
 
 _OTHER_NUMBERS = ("boolean", "time", "interval day to second")
-"""What becomes a number for the model, and is none for statistics."""
+"""Types that become numbers for the model, but are none for statistics."""
 
 
 def check_bounds(checks: ChecksConfig, features: Sequence[Feature], schema: Schema) -> None:

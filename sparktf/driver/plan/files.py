@@ -37,7 +37,7 @@ from sparktf.sequence import FileStamp, Integers
 from sparktf.storage.base import FileEntry, Storage
 
 FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]
-"""(path, schema, footer) of a file; raises where the file will not do."""
+"""(path, schema, footer) of a file; raises for an unsuitable file."""
 
 _THREADS = 16
 _Found = TypeVar("_Found")
@@ -231,7 +231,7 @@ def _row_groups_of(
 ) -> tuple[npt.NDArray[np.int64], FileStamp]:
     """Returns int64 [n_row_groups, 5]: row group, rows, bytes, start and stop in the file; and the file's stamp."""
     if listed is None:
-        # Before the footer is read: a file that changes in between is told from the planned one later on.
+        # Before the footer is read: so a change in between is detected later.
         entry = storage.stat(path)
         listed = (entry.nbytes, entry.modified_ms)
     file = open_file(storage, path)

@@ -75,7 +75,7 @@ class ParquetScan:
         read = frozenset(self.in_file(name) for name in used).union(self.compared)
         if any(metadata.schema.column(i).physical_type == _INT96 for i in leaf_columns(metadata, read)):
             raise NotPlainError(f"{path} has INT96 timestamps")
-        # Of a struct, all fields must be what Spark says they are, used or not.
+        # All fields of a struct must have Spark's types, used or not.
         types = {self.columns[name]: self.types[name] for name in sorted({self.root(name) for name in used})}
         types |= self.compared
         if twice := doubled(schema, types, SparkReads()):

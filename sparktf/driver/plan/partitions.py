@@ -33,7 +33,7 @@ _DATE = re.compile(r"-?\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2}) (\d{2}:\d{2}:\d{2}(?:\.\d)?)", re.ASCII)
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?", re.ASCII)
 _BEFORE_YEAR_1 = re.compile("-|0000-")
-"""Java's calendar has such years; Python's has not."""
+"""Years of Java's calendar that Python's lacks."""
 
 # Types that together make another one; decimals aside, all other mixtures are text. A double cannot hold every bigint.
 _WIDER = {

@@ -166,7 +166,7 @@ class Plan:
     def pieces(self, stream: Stream, slices: Slices, host: int) -> tuple[Piece, ...]:
         """Returns the reads for slices of blocks, one piece for each, for the host of a number."""
         splits = iter(self._splits(stream, slices.block, host)) if len(slices.block) else iter(())
-        # What the plan says needs no validation, which would copy every split.
+        # Values of the plan need no validation, which would copy every split.
         return tuple(
             Piece.model_construct(block=block, start=start, stop=stop, first_row=first_row, splits=next(splits))
             for block, start, stop, first_row in slices.tolist()

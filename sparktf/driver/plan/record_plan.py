@@ -19,10 +19,10 @@ from sparktf.feed.formats.splits import partition_type
 from sparktf.storage.base import Storage
 
 GROUP_NBYTES = 8 << 20
-"""Bytes of a group of records, about: what is read at a time, and put together into shuffle blocks."""
+"""Approximate bytes of a group of records, the unit of reads and of shuffle blocks."""
 
 IndexRecords = Callable[[Storage, Sequence[str], int], Sequence[Sequence[RecordGroup]]]
-"""(storage, paths, bytes of all files) -> the groups of records of each file; all of them are read for that."""
+"""(storage, paths, bytes of all files) -> the groups of records of each file; reads all files."""
 
 _SAMPLED_FILES = 8
 
@@ -44,7 +44,7 @@ def read_record_groups(
         StorageError: the storage failed.
     """
     stamps = np.zeros((len(source.files), 3), np.int64)
-    # Stamps are older than what is read: a file that changes in between is told from the planned one later on.
+    # Stamps are older than the reads: so a change in between is detected later.
     if source.listed is not None:
         stamps[:, :2] = source.listed
     else:

@@ -18,7 +18,7 @@ from sparktf.predicate import Condition
 from sparktf.storage.base import Storage
 
 MAX_COUNTED_BYTES = 1 << 30
-"""So much of the compared columns, as they lie in the files, the driver reads to count; beyond it Spark is quicker."""
+"""The most stored bytes of the compared columns that the driver reads to count; beyond, Spark is quicker."""
 
 _UNKNOWN = -1
 

@@ -19,10 +19,10 @@ from sparktf.storage.base import Storage
 
 _FORMAT = 5
 _FORMATS = (4, _FORMAT)
-"""Plans that can be read; those of format 4 do not know their files' stamps."""
+"""Readable formats of plans; format 4 lacks the files' stamps."""
 _PARTITION = "partition/"
 _STORED = {**PARTITION_TYPES, "date": pa.string(), "timestamp": pa.int64()}
-"""Spark type of a partition column -> how a plan's values are stored: as they are, so of any other type as text."""
+"""Spark type of a partition column -> type of its stored values; of any other type, text."""
 
 
 def save_plan(plan: Plan, storage: Storage, folder: str) -> None:

@@ -108,7 +108,7 @@ def check_path(path: str, file_systems: FileSystems, key: str) -> None:
         storage = file_systems.open(path)
     except ConfigError:
         return  # of a file system that Spark alone reads
-    # What is not there, or a pattern, is Spark's to tell.
+    # Spark reports missing paths, and resolves patterns.
     with suppress(StorageNotFoundError):
         check_no_table(storage, path, key)
 

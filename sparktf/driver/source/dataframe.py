@@ -24,7 +24,7 @@ from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
 
 Data: TypeAlias = DataFrame | RDD[Any]
-"""What rows come from."""
+"""A source of rows."""
 
 Read: TypeAlias = Callable[[Mapping[str, str]], DataFrame]
 """Opens a table with options of Spark's reader."""

@@ -20,7 +20,7 @@ from sparktf.driver.source.scan import files_scanned, folders_are_columns
 from sparktf.sequence import Stream
 
 NO_FILES = ("UNABLE_TO_INFER_SCHEMA", "Unable to infer schema")
-"""What Spark says where it sees no file."""
+"""Spark's messages when it sees no file."""
 
 _GLOB = re.compile(r"[\\{}\[\]*?]")
 _RECURSIVE = "recursiveFileLookup"

@@ -23,10 +23,10 @@ from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 
 SAMPLE = 1000
-"""Records that are looked at to tell the types of their features, where nobody says how many."""
+"""Default number of records from which the types of features are inferred."""
 
 _BY_SPARK_NBYTES = 256 << 20
-"""Less is read here sooner than tasks begin."""
+"""Fewer bytes are read here before tasks would begin."""
 
 
 def read_record_frame(

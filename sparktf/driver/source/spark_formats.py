@@ -42,8 +42,7 @@ class OpenFrame(Protocol):
 
 
 TellTypes: TypeAlias = Callable[[SparkSession, FileSystems, Plan, Sequence[str]], dict[str, t.DataType] | None]
-"""(session, storages, plan, columns) -> Spark's types of these, as the plan and its files tell them; None if Spark has
-to be asked."""
+"""(session, storages, plan, columns) -> Spark's types by the plan and its files; None if only Spark knows."""
 
 IndexBySpark: TypeAlias = Callable[[SparkSession, Storage, Sequence[str], int], Sequence[Sequence[RecordGroup]]]
 """An `IndexRecords` that runs a job."""

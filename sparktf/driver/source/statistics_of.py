@@ -37,18 +37,17 @@ from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.file_systems import FileSystems
 
 _TASKS_A_CORE = 2
-"""Each task sends what it knows of every column to the driver: of a lake of many files, too much for it."""
+"""Each task sends statistics of every column to the driver: a task for each file would send too many."""
 
 _SAMPLED = 1 << 19
-"""Values of a column that are drawn, over all tasks, of which at least half stay: 99 of 100 times, a rank is wrong by
-less than 0.25 %."""
+"""Values drawn of a column over all tasks; at least half stay: in 99 of 100 cases a rank is off by less than 0.25 %."""
 
 _LEAST_SAMPLED = 8192
-"""Of each task, however many there are."""
+"""Of each task, for any number of tasks."""
 
 _POINTS = 1 << 14
 _LEAST_POINTS = 64
-"""Of these, how many are sent, over all tasks and by each."""
+"""The number of these sent, over all tasks and by each."""
 
 _COUNTED = 1 << 14
 """Distinct values of a column that a task counts."""

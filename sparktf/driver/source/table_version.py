@@ -31,7 +31,7 @@ UNORDERED = (
     "this session has read Iceberg tables before, and lists their files in any order: a run that is resumed inside an "
     f"epoch may repeat rows and miss others (spark.driver.extraJavaOptions=-D{_IN_ANY_ORDER}=false prevents it)"
 )
-"""What is said where Iceberg has not heeded `list_in_order`."""
+"""The message if Iceberg has not heeded `list_in_order`."""
 
 
 class TableVersion(NamedTuple):

@@ -21,10 +21,10 @@ from sparktf.executor.spark_agent import agent_task
 
 _MAX_RESTARTS = 10
 _ALL_CANCELLED = "as part of cancellation of all jobs"
-"""What Spark says of a job that `cancelAllJobs` has ended: PySpark calls it where somebody presses Ctrl-C."""
+"""Spark's message on a job ended by `cancelAllJobs`, which PySpark calls on Ctrl-C."""
 
 _GONE = (Py4JError, OSError)
-"""What py4j raises when the JVM fails, or is not there any more."""
+"""Raised by py4j when the JVM fails or is gone."""
 
 
 class SparkAgents:

@@ -31,7 +31,7 @@ from sparktf.storage.file_systems import FileSystems
 _ASK_FOR_TABLES = ("table", "sql", "source")
 
 SHARED_CORES = 2
-"""So many cores of an executor leave one to the node's agent, and one to feeders: two agents would find room, too."""
+"""Cores of an executor for the node's agent and for feeders, one each: two agents would find room, too."""
 
 
 def slots_of(spark: SparkSession) -> Slots:

@@ -22,7 +22,7 @@ from sparktf.executor.spark_agent import agent_on_node
 
 _PACKAGE = "tensorflowonspark"
 _VERSION = "2.2.5"
-"""What stands in place of its reservation server is made for this one."""
+"""Our replacement of its reservation server is made for this version."""
 _LEAVE_S = 30.0
 """Its shutdown looks every five seconds whether its jobs are over."""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from sparktf.errors import PreflightError
 
 FIRST_JAVA = 17
-"""What Spark runs on, and any newer Java."""
+"""The oldest Java that Spark runs on."""
 
 _FIRST, _NEXT = (4, 1), (5, 0)
 _CORE = re.compile(r"spark-core_[\d.]+-(\d[\w.]*?)\.jar")

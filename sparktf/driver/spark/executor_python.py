@@ -12,7 +12,7 @@ from sparktf.driver.spark.jvm_executors import failed_tasks
 from sparktf.errors import PreflightError
 
 _DEFAULT = "python3"
-"""What Spark takes where nobody names a Python."""
+"""Spark's default Python."""
 
 _MISSING = re.compile(r"^\s*ModuleNotFoundError: No module named '?([\w.]+)'?", re.MULTILINE)
 _VERSIONS = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\S+?),")
@@ -64,6 +64,6 @@ def _wrong(text: str) -> str | None:
 
 def _place(context: SparkContext, group: str) -> str:
     """Returns where a job's first task has failed: Spark raises only the Python worker's message."""
-    with suppress(Py4JError, OSError):  # one that is too busy, or is not there any more
+    with suppress(Py4JError, OSError):  # the JVM is too busy, or gone
         return next(failed_tasks(context, group), "")
     return ""

@@ -15,10 +15,10 @@ _DEFAULT_PROFILE = 0
 """Id of the default ResourceProfile."""
 
 _LOOKED_AT = 100
-"""Of so many tasks of a stage."""
+"""The most tasks of a stage that are looked at."""
 
 _LISTENED_MS = 2_000
-"""So long Spark may take to note which task has failed."""
+"""Time for Spark to record which task has failed."""
 
 
 class ExecutorSummary(NamedTuple):

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
 
 QUIET_LOG4J = Path(__file__).with_name("log4j2.properties")
-"""Shows errors alone."""
+"""Shows errors only."""
 
 LOG_LEVEL = "spark.log.level"
 
-# Where nobody has configured its log, Spark takes this file out of its own jars.
+# Spark's default configuration of its log, a file in its jars.
 _SPARKS_DEFAULT = "org/apache/spark/log4j2-defaults.properties"
 
 

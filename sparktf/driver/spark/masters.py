@@ -19,7 +19,7 @@ from sparktf.driver.spark.yarn_memory import check_overhead
 from sparktf.driver.spark.yarn_settings import executors_at_first, protection, yarn_settings
 
 HERE = "local[*]"
-"""What Spark takes where nobody names a master: all cores of this machine."""
+"""Spark's default master: all cores of this machine."""
 
 _LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:\s*,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
@@ -38,13 +38,13 @@ class Master:
     """Whether all executors run on the driver's machine."""
 
     grants_executors: ClassVar[bool] = False
-    """Whether executors can be asked for while the application runs, and on which hosts."""
+    """Whether executors can be requested while the application runs, on given hosts."""
 
     unpacks_archives: ClassVar[bool] = False
     """Whether it brings a packed environment to its executors, and unpacks it in their folders."""
 
     keeps_drivers: ClassVar[bool] = False
-    """Whether a driver in cluster mode goes on where the process that has submitted it ends."""
+    """Whether a driver in cluster mode outlives the process that submitted it."""
 
     def slots(self, executor_cores: int) -> Slots:
         """Returns an application's slots, if started here, with `executor_cores` each unless the master fixes that."""

@@ -8,11 +8,11 @@ from sparktf.driver.spark.yarn_memory import Container, driver_container, execut
 from sparktf.knobs import KNOBS
 
 LOSSES = 32
-"""So often a node may be lost while its attempt goes on, before Spark gives up all of them: each time, its agent's task
-fails. Spark's own number is 4. Whatever fails in `prepare` on the executors is tried as often, so it is not more."""
+"""Losses of a node while its attempt goes on before Spark gives up all nodes: each time, its agent's task fails.
+Spark's own number is 4. Tasks of `prepare` are retried as often, so it is not more."""
 
 _LOST_OF_NODE = 2
-"""So many lost executors for each node Spark allows an application by itself, and 3 at least."""
+"""Lost executors for each node that Spark by itself allows an application, and 3 at least."""
 
 
 def executors_at_first(config: JobConfig) -> int:

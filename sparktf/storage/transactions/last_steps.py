@@ -80,7 +80,7 @@ class LastSteps:
                 return
             for name in self.left():
                 record = record.model_copy(update={"steps": record.steps[1:]})
-                # Written before, and only put in its place after: whoever is killed in between leaves the step.
+                # Written before, and only put in place after: a process killed in between leaves the step.
                 written = self._fence.prepare(self._rundir.last_steps, _content(record))
                 step(name)
                 self._fence.show(written, self._rundir.last_steps)

@@ -15,11 +15,11 @@ from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.storage.base import FileEntry, Storage, name_of
 
 LEFT_S = 86_400.0
-"""What nobody has touched for so long was left by a process that is dead."""
+"""Time untouched after which a file counts as left by a dead process."""
 
 _NONCE_NBYTES = 4
 NONCE = rf"[0-9a-f]{{{2 * _NONCE_NBYTES}}}"
-"""How a name ends that only one process stages under."""
+"""The unique end of a staged name."""
 
 
 def staged_name(prefix: str, of: str = "", suffix: str = "") -> str:

@@ -30,10 +30,10 @@ from sparktf.told import log_of
 
 _BEATS = 6
 _LOOKS = 12
-"""So often within `timeouts.owner` an owner beats, and whoever wants the run looks."""
+"""Beats of an owner within `timeouts.owner`, and looks of a process that wants the run."""
 
 _BLIND = 0.5
-"""Of `timeouts.owner`: whoever has not looked for longer cannot tell what a beat did meanwhile."""
+"""Of `timeouts.owner`: after a longer time without looks, the beat may have moved unseen."""
 
 _log = log_of(__name__)
 

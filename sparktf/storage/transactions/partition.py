@@ -108,7 +108,7 @@ class Partition:
             return
         for taken in filter(None, map(_TAKEN_AWAY.fullmatch, names)):
             restore(self._storage, f"{self._place.path}/{taken[0]}", self._place._replace(date=taken[1]).folder)
-        with suppress(StorageError):  # that of somebody else, say, who may write here too
+        with suppress(StorageError):  # another user's, say, who may write here too
             sweep(self._storage, self._place.path, (_SCORED,), now_s)
 
     def _aside(self, prefix: str) -> str:

@@ -116,7 +116,7 @@ class ReplacedFolder:
                 if taken.fullmatch(name_of(entry.path)):
                     restore(self._storage, entry.path, self._path)
                 elif left.fullmatch(name_of(entry.path)):
-                    with suppress(StorageError):  # that of somebody else, say, who may write here too
+                    with suppress(StorageError):  # another user's, say, who may write here too
                         if is_left(self._storage, entry, now_s):
                             self._storage.delete(entry.path)
 

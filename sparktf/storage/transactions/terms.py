@@ -20,16 +20,16 @@ RELEASED = "released"
 
 
 _APART_S = 120.0
-"""So far the clocks of whoever looks and of the storage may be apart."""
+"""The largest difference between the clocks of a process and of the storage."""
 
 _UNOWNED_S = 3600.0
-"""A run of a version that had no owners says something so often."""
+"""A run of a version without owners stores events at least this often."""
 
 
 class Owner(Message):
     """The owner of a term."""
 
-    model_config = ConfigDict(extra="ignore")  # what a later version says besides
+    model_config = ConfigDict(extra="ignore")  # fields of later versions
 
     application: str
     attempt: int
@@ -70,7 +70,7 @@ def look(storage: Storage, terms: str) -> Term:
         number, content = head.read()
         beat = _read(storage, f"{head.path(number)}/{BEAT}") if number else b""
         released = number > 0 and storage.exists(f"{head.path(number)}/{RELEASED}")
-        # What is read of a term that is followed meanwhile, and deleted, would look like one without a beat.
+        # A term that is followed and deleted during the read would look like one without a beat.
         if beat or number == head.newest():
             return Term(number, _owner(content), beat, released)
 

@@ -15,10 +15,10 @@ from sparktf.storage.transactions.leftovers import is_staged_name, staged_name
 from sparktf.storage.transactions.passage import PUT, SWEPT, Passage
 
 WITHDRAWN = "_withdrawn-"
-"""Before the number of a version that was rolled back."""
+"""Prefix of the number of a version that was rolled back."""
 
 _TURN, _OVER = "_turn-", "_over-"
-"""The second is of earlier versions of sparktf, for turns that they had moved away."""
+"""The second is of earlier versions of sparktf, for turns moved away."""
 
 _ON_ITS_WAY = re.compile(r"^withdrawn-\d+$")
 

@@ -197,7 +197,7 @@ class FedRows:
         return (
             said is not None
             and book.ended
-            and ledger.holders(Stream.TRAIN, epoch) <= book.begun.keys()  # what was kept waits from then on
+            and ledger.holders(Stream.TRAIN, epoch) <= book.begun.keys()  # kept rows wait from then on
             and all(self._leases.is_closed(one) for one in self._lost)
             and all(self._leases.knows_of(one, claim.receipts) for one, claim in said.items())
         )

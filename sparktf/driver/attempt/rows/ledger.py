@@ -279,7 +279,7 @@ class Ledger:
 
     def _nearest(self, book: StreamBook, message: LeaseRequest, places: Mapping[NodeId, FeedAddress]) -> NodeId | None:
         """Returns the node that gets a split; None while no node takes rows."""
-        # What follows a lost one may take long before it trains: it must have begun to.
+        # A successor may take long before it trains: it must have begun to.
         places = {n: p for n, p in places.items() if p.data is not None and (n in book.begun or not p.follows)}
         if not places:
             return None

@@ -12,9 +12,9 @@ from sparktf.driver.plan.locality import Groups, ranges
 from sparktf.sequence import Integers, Slices
 
 _AT_ONCE = 256
-"""Slices of a queue that are looked at together."""
+"""Slices of a queue looked at together."""
 _CUTS = 16
-"""How many leases a block is cut into at most: to read a part of a shuffled block is to read all of it."""
+"""The most leases of one block: reading a part of a shuffled block means reading all of it."""
 
 
 class BlockLayout(NamedTuple):
@@ -55,7 +55,7 @@ class Unleased:
     def __init__(self, slices: Slices, layout: BlockLayout, batch_rows: int) -> None:
         """Takes slices in the order of the epoch; parts of blocks consist of whole updates of `batch_rows` rows."""
         self.rows = int(slices.rows.sum())
-        self._slices = Slices(*(column.copy() for column in slices))  # what is cut gets shorter
+        self._slices = Slices(*(column.copy() for column in slices))  # cut slices get shorter
         self._layout = layout
         self._batch_rows = batch_rows
         self._taken = np.zeros(len(slices.block), bool)
