@@ -77,7 +77,7 @@ def check_run(
 
 
 def _try_model(config: JobConfig, plan: Plan, found: Findings) -> None:
-    """Builds the model, and compares it with what it is fed. Raises what `try_model` does."""
+    """Builds the model, and compares it with its features. Raises as `try_model`."""
     takes_assets = binds(config.model_module, "prepare", search_path(config.code_folder)) is not False
     try:
         known = try_model(config, plan.spec)
@@ -117,7 +117,7 @@ def plan_here(
         located: Include the hosts of the files' blocks, which needs Spark on HDFS.
 
     Raises:
-        SparkTFError: what planning raises.
+        SparkTFError: planning failed.
     """
     data = config.data
     if data.source_key is None:

@@ -1,4 +1,4 @@
-"""The run's only committer: what trainers have uploaded becomes a checkpoint or the published model."""
+"""The run's only committer: makes trainers' uploads a checkpoint or the published model."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ class Tenure:
             wait: Wait while another submission owns the run.
 
         Raises:
-            SparkTFError: of `preflight`; of `begin`; or the run cannot be this application's any more.
+            SparkTFError: of `preflight`; of `begin`; or this application has lost the run.
         """
         try:
             check_folder(self._storage, self._rundir)

@@ -117,7 +117,7 @@ class _Code:
         self._nbytes = 0
 
     def collect(self, key: str, top: str, base: Path) -> None:
-        """Adds a top-level module or package, and what it needs of the folder that it lies in."""
+        """Adds a top-level module or package, and the files that it needs from its folder."""
         waiting, seen = [top], {top}
         while waiting:
             unit = [self._add(key, file, base) for file in _unit(base, waiting.pop())]

@@ -151,7 +151,7 @@ def near(host_nbytes: HostNbytes, hosts: Sequence[str]) -> float:
 def seats(hosts: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Returns the order in which nodes on `hosts` take their seats: the one of each seat on the host wanted for it.
 
-    Seats whose host has no node (any more) take the remaining nodes.
+    Seats whose host has no node left take the remaining nodes.
     """
     free = list(range(len(hosts)))
     order: list[int | None] = []

@@ -51,7 +51,7 @@ class AgentRecord:
         return self.state not in (AgentState.LOST, AgentState.DISMISSED)
 
     def take_back(self) -> None:
-        """Wants its trainer stopped, or not started any more."""
+        """Has its trainer stopped, or not started."""
         self.stop = self.state in (AgentState.BUSY, AgentState.STOPPING)
         self.wanted = self.wanted if self.stop else None
 

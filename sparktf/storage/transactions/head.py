@@ -37,7 +37,7 @@ _BEGUN = re.compile(rf"^{_NEW}(\d{{6,}})-")
 
 
 class HeadMovedError(Exception):
-    """The edition that was read is not the newest any more: read again."""
+    """The edition that was read is no longer the newest: read again."""
 
 
 class Edition(NamedTuple):

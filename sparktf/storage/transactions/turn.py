@@ -1,7 +1,7 @@
 """Which process may change the published models of one name, among several that want to.
 
 A turn is a `Passage` among equals, a folder `_turn-<nonce>/` beside the models. A process that takes one moves all
-others away, then looks at what is there, and then changes it: so it decides and acts on the same state, or fails.
+others away, then reads their state, and then changes it: so it decides and acts on the same state, or fails.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ and no row was on its way between two of them: rows could come from Spark alone,
 
 A claim starts the rounds anew if it differs from the one before, or if its worker has rows in hand; so does the loss
 of a worker. A claim also names the worker's last receipt: the driver waits until it knows that receipt, and until the
-coordinator has closed every lost incarnation, before it takes what is untrained for lost.
+coordinator has closed every lost incarnation, before it takes untrained rows for lost.
 """
 
 from __future__ import annotations

@@ -4,17 +4,17 @@ Theory: leases with fencing numbers. A worker may be alive and unheard, so nobod
 Instead each trainer of a node has a number, its *incarnation*, and every claim to rows carries it:
 
 - A lease gives rows to one incarnation. It has no time limit: it ends with receipts or with the incarnation.
-- A receipt says which leased rows an incarnation has trained. It counts once the coordinator has told it: what the
-  coordinator knows is what the weights contain, and its word is the truth about a worker that is gone.
+- A receipt says which leased rows an incarnation has trained. It counts once the coordinator has reported it: the
+  coordinator knows which rows the weights contain, and its reports decide about a worker that is gone.
 - Once the driver counts an incarnation as lost, its successor has the next number. The lost one's leases still stand:
   receipts that it made may be on their way to the coordinator.
 - The coordinator *closes* an incarnation when it will take no further receipt of it. This is the fence. From then on
-  whatever the incarnation says is refused, however late it wakes up, and its untrained rows can be leased again.
+  every message of the incarnation is refused, however late it wakes up, and its untrained rows can be leased again.
 
 So at each moment every row of an epoch is in one place: free, leased to one incarnation, or trained. Receipts are
-numbered without gaps, so one that is told twice counts once, and one that is missing is an error instead of a lost row.
-What cannot be decided is whether the last executions of a closed incarnation reached the weights before it was lost:
-such rows are trained again, and at most `_UNTOLD` executions of each closed incarnation are reported as `replayed`.
+numbered without gaps, so one that comes twice counts once, and one that is missing is an error instead of a lost row.
+It cannot be decided whether the last executions of a closed incarnation reached the weights before it was lost: such
+rows are trained again, and at most `_UNTOLD` executions of each closed incarnation are reported as `replayed`.
 """
 
 from __future__ import annotations
