@@ -172,7 +172,6 @@ def _config_of(
     prepare: UserFunction | None,
     keywords: dict[str, Any],
 ) -> tuple[JobConfig, Data | None]:
-    """Returns the configuration and the data of a call."""
     if isinstance(config, JobConfig):
         given = [*(["model"] if model is not None else []), *(["prepare"] if prepare is not None else []), *keywords]
         if given:
@@ -187,7 +186,6 @@ def _config_of(
 
 
 def _check_given(called: str, config: Any, data: Any) -> None:
-    """Checks the arguments of a training before they are used."""
     if config is not None and not isinstance(config, (JobConfig, DataFrame, RDD)):
         raise ConfigError(f"{called} takes a JobConfig, a DataFrame or an RDD, not {_in_words(config)}")
     if data is not None and not isinstance(data, (DataFrame, RDD)):

@@ -1,4 +1,4 @@
-"""Configurations of programs and notebooks: from keywords, functions and what Spark holds. Above the driver."""
+"""Configurations of programs and notebooks: from keywords, functions and a Spark session. Above the driver."""
 
 from __future__ import annotations
 

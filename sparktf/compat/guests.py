@@ -1,4 +1,4 @@
-"""TensorFlowOnSpark's programs on a gang: which node is what, and how Spark feeds it."""
+"""TensorFlowOnSpark's programs on a gang: the nodes' names, and how Spark feeds them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from sparktf.wire.guest import GuestNode, GuestPlace
 
 _TICK_S = 0.2
 _CAUSE_S = 5.0
-"""So long a failed feed waits for what a node has to say of it."""
+"""Time for a node to report why a feed failed."""
 
 Main = Callable[[GuestNode, Any], Any]
 
@@ -61,8 +61,8 @@ class Guests(FunctionGang):
             main: Runs on each node, in a process of its own.
             template: Name -> numbers of the nodes that have it.
             fed: Whether Spark feeds the nodes that are no servers.
-            reserve_s: So long all nodes have to come.
-            here: So many of the first nodes run beside the driver.
+            reserve_s: The time for all nodes to come.
+            here: The number of first nodes that run beside the driver.
         """
         self._spark = spark
         self._template = {number: (job, i) for job, nodes in template.items() for i, number in enumerate(nodes)}
@@ -93,7 +93,7 @@ class Guests(FunctionGang):
         return _Agents(self._spark, len(self._template), self._here, settings, self.site.clock, waiting_s)
 
     def _nodes(self, agents: Sequence[AgentRecord]) -> list[GuestNode]:
-        """Returns who the agents' nodes are, by number, which is that of their partition."""
+        """Returns the identities of the agents' nodes, by number, which is that of their partition."""
         cluster: dict[str, tuple[str, ...]] = {}
         for number, (job, _) in sorted(self._template.items()):
             cluster[job] = (*cluster.get(job, ()), agents[number].address)
@@ -115,13 +115,13 @@ class Guests(FunctionGang):
 
     @property
     def wants_rows(self) -> bool:
-        """Whether a node still works that takes rows. Raises the error of what failed first."""
+        """Whether a node that takes rows still works. Raises the first failure, if any."""
         self.check()
         with self.roster.changed:
             return self.functions.wants_rows
 
     def info(self) -> list[dict[str, Any]]:
-        """Returns who the nodes are, as TensorFlowOnSpark tells it."""
+        """Returns the nodes in the form of TensorFlowOnSpark."""
         found: list[dict[str, Any]] = []
         functions = self.functions
         for node, guest in sorted(functions.guests.items(), key=lambda item: item[1].number):
@@ -132,7 +132,7 @@ class Guests(FunctionGang):
         return found
 
     def feed(self, rows: RDD[Any]) -> None:
-        """Feeds all rows, and returns when they were taken, or nobody wants more.
+        """Feeds all rows, and returns when they were taken, or no node wants more.
 
         Raises:
             SparkTFError: a node failed, or rows cannot be fed.
@@ -146,7 +146,7 @@ class Guests(FunctionGang):
         self._run(lambda: rows.mapPartitionsWithIndex(feed_partition).count())
 
     def answers(self, rows: RDD[Any]) -> RDD[Any]:
-        """Returns the results of all rows, computed when someone asks for them."""
+        """Returns the results of all rows, evaluated lazily."""
         settings = self._feed_settings()
         return rows.mapPartitionsWithIndex(partial(answer_guests, settings=settings))
 
@@ -166,7 +166,7 @@ class Guests(FunctionGang):
         is_done = False
 
         def cancel() -> bool:
-            with runs:  # what is done is not cancelled: Spark may be gone by then
+            with runs:  # a finished job is not cancelled: Spark may be gone by then
                 fails = self.cause is not None and not is_done
                 if fails:
                     context.cancelJobGroup(group)
@@ -186,7 +186,7 @@ class Guests(FunctionGang):
         self.check()
 
     def _explain(self, error: Exception) -> None:
-        """Raises what a node has to say of a feed that failed, else what Spark says."""
+        """Raises the error of a node for a feed that failed, else Spark's."""
         from sparktf.driver.spark.feeders import explained  # noqa: PLC0415 - only of what failed
 
         found = explained(error, "feeding the nodes")
@@ -200,7 +200,7 @@ class Guests(FunctionGang):
     # ---- the end ----
 
     def finish(self, grace_s: float = 0.0, timeout_s: float | None = None) -> None:
-        """Says that no more rows come, and waits until all functions but those of servers have returned.
+        """Ends the feed, and waits until all functions but those of servers have returned.
 
         Raises:
             SparkTFError: one failed; everything is stopped.
@@ -245,7 +245,7 @@ class _Agents:
         """Starts them.
 
         Args:
-            here: So many of them are beside the driver.
+            here: The number of them beside the driver.
             waiting_s: Between two heartbeats of one that outlives its task; None where none does.
         """
         self._start_beside = partial(_started_beside, here, settings, code_places(spark))
@@ -268,7 +268,7 @@ class _Agents:
         self._job.close(wait_s)
         while any(process.poll() is None for process in self._beside):
             self._clock.sleep(_TICK_S)
-        self._clock.sleep(self._heard_s)  # what has outlived its task hears with its next beat that it is dismissed
+        self._clock.sleep(self._heard_s)  # an agent that outlives its task learns of its dismissal by its next beat
 
 
 def _started_beside(here: int, settings: AgentSettings, code: Sequence[str]) -> list[subprocess.Popen[bytes]]:

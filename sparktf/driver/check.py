@@ -1,4 +1,4 @@
-"""What can be known of a run before it is submitted: `sparktf check`."""
+"""`sparktf check`: everything that can be checked of a run before it is submitted."""
 
 from __future__ import annotations
 
@@ -41,13 +41,12 @@ class _NeedsSparkError(Exception):
 def check_run(
     config: JobConfig, master: str, systems: FileSystems, say: Callable[[str], None], *, deep: bool
 ) -> Findings:
-    """Does what a run does before it holds anything: preflight and plan. Rows are not read, `prepare` is not called.
+    """Does everything that precedes holding executors: preflight and plan. Reads no rows, and does not call `prepare`.
 
     Args:
-        master: Spark's, for the run. The check itself takes this machine.
-        systems: Those of this process.
+        master: The run's Spark master; the check itself runs on this machine.
         say: Takes a line of progress.
-        deep: Start Spark, if the plan takes it, and write to the output; else only what takes neither.
+        deep: Start Spark, if planning needs it, and write to the output.
     """
     found = Findings()
     found.unknown += () if deep else ("output.path can be written",)
@@ -78,7 +77,7 @@ def check_run(
 
 
 def _try_model(config: JobConfig, plan: Plan, found: Findings) -> None:
-    """Builds the model, and compares it with what it is fed. Raises what `try_model` does."""
+    """Builds the model, and compares it with its features. Raises as `try_model`."""
     takes_assets = binds(config.model_module, "prepare", search_path(config.code_folder)) is not False
     try:
         known = try_model(config, plan.spec)
@@ -97,7 +96,7 @@ _TAKES = "whether the model takes data.inputs and learns data.targets"
 
 
 def _metrics(config: JobConfig) -> Iterator[str]:
-    """Yields what only a model that is built shows of its metrics."""
+    """Yields errors in the metrics that only a built model shows."""
     if config.gate is not None:
         yield f"whether the model has the gate's metrics {', '.join(config.gate.metrics)}"
 
@@ -111,14 +110,14 @@ def plan_here(
     deep: bool,
     located: bool = False,
 ) -> Plan | None:
-    """Returns the plan that the run would make; None where that takes Spark, and it is not to be started.
+    """Returns the plan that the run would make; None if that needs Spark, and it may not be started.
 
     Args:
-        deep: Start Spark on this machine where it takes that.
-        located: It has the hosts of the files' blocks, which takes Spark on HDFS.
+        deep: Start Spark on this machine if planning needs it.
+        located: Include the hosts of the files' blocks, which needs Spark on HDFS.
 
     Raises:
-        SparkTFError: what planning raises.
+        SparkTFError: planning failed.
     """
     data = config.data
     if data.source_key is None:
@@ -160,7 +159,7 @@ def _plan_lake(config: JobConfig, file_systems: FileSystems, found: Findings, *,
 
 @left_to_spark()
 def _check_columns(config: JobConfig, file_systems: FileSystems, found: Findings) -> None:
-    """Looks at the first file alone: which of the others a run reads, the predicate says."""
+    """Checks the columns of the first file alone; the predicate decides which other files a run reads."""
     path = str(config.data.path)
     storage = file_systems.open(path)
     reads = SparkReads()

@@ -1,4 +1,4 @@
-"""What a checkpoint tells of the run before it, for whoever goes on from there."""
+"""The record of a run in its checkpoint's manifest, from which a resumed run goes on."""
 
 from __future__ import annotations
 
@@ -15,34 +15,24 @@ _ALWAYS = frozenset({"epochs", "set_aside", "replayed"})
 
 
 class CheckpointRecord(Message):
-    """The books of a run at a checkpoint: stored in its manifest, as `extra`.
+    """The books of a run at a checkpoint: stored in its manifest, as `extra`."""
 
-    Attributes:
-        epochs: Accounts of the epochs before its position.
-        splits: Rows of the splits that Spark has fed of this epoch, by their numbers; None where it feeds nothing.
-        set_aside: Bad rows of this epoch that were skipped.
-        replayed: Rows of this epoch that may have been trained twice.
-        validation: What is known of the weights up to this step, whose own evaluation may still be under way.
-        training: The training loss of the epochs before, where trainers tell it.
-        loss: That of this epoch's rows so far.
-        keep: By what the best of the evaluated weights are known, if they are kept.
-        carried: What the weights were begun with, if those were another run's.
-    """
+    model_config = ConfigDict(extra="ignore")  # fields of later versions
 
-    model_config = ConfigDict(extra="ignore")  # what a later version stores besides
-
-    epochs: tuple[EpochRows, ...] = ()
+    epochs: tuple[EpochRows, ...] = ()  # Accounts of the epochs before its position
+    # Split -> rows, of the splits of this epoch that Spark has fed; None where it feeds nothing
     splits: dict[int, int] | None = None
-    set_aside: int = 0
-    replayed: int = 0
+    set_aside: int = 0  # Bad rows of this epoch that were skipped
+    replayed: int = 0  # Rows of this epoch that may have been trained twice
+    # Of the weights up to this step, whose own evaluation may still be under way
     validation: tuple[Evaluation, ...] = ()
-    training: tuple[Evaluation, ...] = ()
-    loss: EpochLoss = EpochLoss()
-    keep: KeepRule | None = None
-    carried: Carried | None = None
+    training: tuple[Evaluation, ...] = ()  # The training loss of earlier epochs, where trainers report it
+    loss: EpochLoss = EpochLoss()  # Of this epoch's rows so far
+    keep: KeepRule | None = None  # How the best weights are chosen, if they are kept
+    carried: Carried | None = None  # The weights of another run that it began with, if any
 
     def stored(self) -> dict[str, Any]:
-        """Returns it for a manifest: what there is nothing to tell of is left out."""
+        """Returns it for a manifest, without empty fields."""
         empty = CheckpointRecord()
         return {
             name: value

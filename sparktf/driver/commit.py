@@ -1,4 +1,4 @@
-"""The run's only committer: what trainers have uploaded becomes a checkpoint or the published model."""
+"""The run's only committer: makes trainers' uploads a checkpoint or the published model."""
 
 from __future__ import annotations
 
@@ -32,14 +32,10 @@ _NBYTES_PER_WEIGHT = 12
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A checkpoint that is whole, and the attempt's books of that moment: nodes go on writing to them.
-
-    Attributes:
-        record: Without what the trainers have told with the checkpoint.
-    """
+    """A checkpoint that is whole, and the attempt's books of that moment: nodes go on writing to them."""
 
     save: Save
-    record: CheckpointRecord
+    record: CheckpointRecord  # Without the reports that came with the checkpoint
     versions: dict[str, str]
 
 
@@ -69,7 +65,7 @@ class Committer:
         """Touches nothing.
 
         Args:
-            hasty: The same storage, for what is not worth waiting for while it is away.
+            hasty: The same storage, for writes that may fail at once while it is away.
             fence: The run's. Default: one of its own.
         """
         self._fence = fence or Fence(storage, rundir, hasty)
@@ -105,7 +101,7 @@ class Committer:
         try:
             free = self._hasty.free_nbytes(root)
         except StorageError:
-            return  # a forecast only: what cannot be stored is said when it is tried
+            return  # a forecast only: a failure to store is reported when it happens
         needed = count * weights * _NBYTES_PER_WEIGHT
         if free < needed:
             self._warn(
@@ -128,7 +124,7 @@ class Committer:
         return number
 
     def look_after_fence(self) -> None:
-        """Looks now and then whether the run is still this driver's. Raises `FencedOffError` if it is not."""
+        """Checks now and then that this driver still owns the run. Raises `FencedOffError` if it does not."""
         self._watch.check()
 
     def begin(self) -> Restore | None:
@@ -144,7 +140,7 @@ class Committer:
         if self._keep is None and self.attempt is not None:
             self._keep = self.attempt.evaluation.rule
         self._keep = self._keep or stored.keep
-        # What was told in the attempt that has ended, of weights up to here, may have come after the commit.
+        # Results of the ended attempt on weights up to here may have come after the commit.
         validation = merged_evaluations((*stored.validation, *self._evaluations()), manifest.step)
         training = merged_evaluations((*stored.training, *self._training()), manifest.step)
         self.record = stored.model_copy(update={"validation": validation, "training": training})
@@ -164,7 +160,7 @@ class Committer:
         )
 
     def start(self, restore: Restore | None) -> Start:
-        """Returns where the attempt begins that goes on from what `begin` has returned."""
+        """Returns the position at which an attempt begins that restores `restore`."""
         if restore is None:
             return Start()
         splits = self.record.splits or {}
@@ -182,7 +178,7 @@ class Committer:
         return None
 
     def collect(self, attempt: Attempt) -> list[Commit]:
-        """Takes what is whole out of the attempt. The caller holds the lock that nodes report under."""
+        """Takes the whole checkpoints out of the attempt. The caller holds the lock that nodes report under."""
         return [self._books(attempt, save) for save in attempt.take_saves()]
 
     def commit(self, commit: Commit) -> None:
@@ -229,7 +225,7 @@ class Committer:
             self._store.commit_model(models[0].model, staged, self._rundir.model)
             self.model = self._rundir.model
         if self._is_evaluated_beside:
-            # What was read, or was the best, when the last checkpoint was committed: since then nothing was removed.
+            # Checkpoints that the last commit kept, as they were being read or the best then.
             self._store.prune(self.step, release=partial(self._release, self._keep))
 
     def epoch_rows(self) -> tuple[EpochRows, ...]:
@@ -251,7 +247,7 @@ class Committer:
         return tuple(by_epoch[epoch] for epoch in sorted(by_epoch))
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the run's result says of what is trained, by its fields. The caller holds the lock."""
+        """Returns the result's fields about the trained model. The caller holds the lock."""
         rows, evaluations = self.epoch_rows(), self._evaluations()
         trainers = self.attempt.trainers.values() if self.attempt is not None else ()
         kept = next((t.finished.kept for t in trainers if t.finished and t.finished.kept), None)
@@ -279,7 +275,7 @@ class Committer:
         }
 
     def _begun_with(self, attempt: Attempt | None) -> Carried | None:
-        """Returns what this attempt has taken over from another run's model, or that which it goes on from."""
+        """Returns the weights taken over from another run's model, in this attempt or before its checkpoint."""
         trainers = attempt.trainers.values() if attempt is not None else ()
         return next((t.ready.carried for t in trainers if t.ready and t.ready.carried), self.record.carried)
 
@@ -290,7 +286,6 @@ class Committer:
         return merged_evaluations((*self.record.training, *self._told(Stream.TRAIN)))
 
     def _told(self, stream: Stream) -> Iterator[Evaluation]:
-        """Yields what trainers have told of a stream in this attempt."""
         for m in self.attempt.metrics if self.attempt is not None else ():
             if m.stream is stream:
                 yield Evaluation(epoch=m.epoch, step=m.step, rows=m.rows, values=m.values)
@@ -345,7 +340,7 @@ class Committer:
 
     @property
     def _is_evaluated_beside(self) -> bool:
-        """Whether an evaluator reads what is committed, and tells of it when more may be."""
+        """Whether an evaluator reads the commits, and is told when there are more."""
         return self._config.cluster.evaluator
 
     def _best_of(self, commit: Commit, keep: KeepRule) -> Evaluation | None:
@@ -353,14 +348,14 @@ class Committer:
         return keep.best(e for e in commit.record.validation if e.step in steps)
 
     def _release(self, keep: KeepRule | None, steps: Sequence[int]) -> Sequence[int]:
-        """Returns which checkpoints may be removed, of those that are too old: not what an evaluator needs."""
+        """Returns which of the outdated checkpoints may be removed: not those that an evaluator needs."""
         if self.attempt is None or not self._is_evaluated_beside:
             return steps
         return self.attempt.commits.release(steps, keep)
 
 
 def _whole(commit: Commit, keep: KeepRule | None) -> CheckpointRecord:
-    """Returns the attempt's books together with what the trainers that stored the checkpoint have told."""
+    """Returns the attempt's books, completed by the reports of the trainers that stored the checkpoint."""
     save, record = commit.save, commit.record
     told = {"set_aside": save.rows_aside, "replayed": record.replayed + save.chief.in_doubt, "loss": save.chief.loss}
     return record.model_copy(update={"keep": keep, **told})

@@ -36,12 +36,12 @@ class EventLog:
         Args:
             write: Writes a file, whole or not at all (`Storage.write_bytes`).
             clock: Seconds since the epoch.
-            first_segment: Where numbering goes on: `next_segment` of the names that a resumed run finds.
+            first_segment: First segment's number: `next_segment` of the names that a resumed run finds.
             writer: Of letters and digits, one for each log that may be written at the same time: a driver that is
-                frozen and thawed overwrites no segment of its successor's. Those of one are in order by name.
+                frozen and thawed overwrites no segment of its successor's. Names of one writer sort in order.
             max_events: Events in memory that make the next `emit` write a segment.
             max_age_s: Age of the oldest event in memory that does so.
-            beside: Runs what writes such a segment, so that whoever emits waits for no storage. Default: at once.
+            beside: Runs the writing of such a segment elsewhere, so that `emit` waits for no storage. Default: at once.
         """
         self._write = write
         self._folder = folder.rstrip("/")
@@ -74,11 +74,7 @@ class EventLog:
             self._flush_beside(now)
 
     def keep_up(self) -> bool:
-        """Writes a segment if one is due: the last events before a silence have none after them that would.
-
-        Returns:
-            Whether there may be more: False once the log has ended.
-        """
+        """Writes a segment if one is due, since no later event may do so; returns False once the log has ended."""
         now = self._clock()
         with self._lines_lock:
             due = bool(self._lines) and now >= self._due_s
@@ -87,22 +83,18 @@ class EventLog:
         return not self._ended
 
     def flush(self) -> None:
-        """Writes the events in memory as one segment; with none, nothing.
-
-        Raises:
-            StorageError: the segment could not be written; its events stay in memory.
-        """
+        """Writes the events in memory, if any, as one segment. Raises `StorageError`; they then stay in memory."""
         with self._writing:
             self._write_segment()
 
     def end(self) -> None:
-        """Forgets the events in memory; from now on nothing is written."""
+        """Forgets the events in memory; nothing is written from now on."""
         with self._lines_lock:
             self._ended = True
             self._lines.clear()
 
     def _flush_beside(self, now: float) -> None:
-        """Flushes unless another thread is at it, so that no thread waits for another's write."""
+        """Flushes unless another thread does, so that no thread waits for another's write."""
         if self._writing.acquire(blocking=False):
             self._beside("events", partial(self._flush_held, now))
 
@@ -129,7 +121,7 @@ class EventLog:
 
 
 def writer_of(name: str) -> str:
-    """Returns which of several logs has written a segment, by its file's name or path; "" where there is but one."""
+    """Returns the writer of a segment, by its file's name or path; "" for a single log."""
     match = _SEGMENT.match(name.rpartition("/")[2])
     return (match.group(2) or "") if match else ""
 

@@ -1,4 +1,4 @@
-"""The stations of a run at which those above the driver may act; by themselves runs only train."""
+"""The stations of a run at which code above the driver may act; by themselves runs only train."""
 
 from __future__ import annotations
 
@@ -22,37 +22,28 @@ Raises:
 
 
 class Hooks:
-    """The stations, in their order; nothing happens at these. An error ends the run, with the error's verdict."""
+    """The stations, in order; these do nothing. An error ends the run, with the error's verdict."""
 
     def begun(self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice) -> None:
-        """The run is this driver's, and goes on from wherever it stands. Raises nothing.
-
-        Args:
-            result: What is known of it so far.
-        """
+        """This driver owns the run now, new or resumed; `result` is what is known so far. Raises nothing."""
 
     def before_plan(self, config: JobConfig, rundir: RunDirectory, voice: Voice) -> None:
-        """The run may be held here, and its output be written; nothing is planned yet, and no executor is asked for.
-
-        Not called for a run that is resumed: it has been planned.
-        """
+        """May hold a new run, and write its output, before it is planned and holds executors; not for a resumed run."""
 
     def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:
-        """There is a plan, which is stored after this; no executor is held yet. Not called for a resumed run either."""
+        """The plan is made, and is stored after this; no executor is held yet. Not called for a resumed run."""
 
     def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice, *, resumes: bool) -> Models:
-        """An attempt is about to begin. Returns the models beside its own that it has to do with.
-
-        Args:
-            resumes: It goes on from a checkpoint, and so begins from no other model.
+        """An attempt is about to begin. Returns the models it needs besides its own; if it `resumes`, none to begin
+        from.
         """
         del config, rundir, voice, resumes
         return Models()
 
     def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
-        """Returns how long what comes after the training took in earlier runs, in seconds at most; 0 for not known.
+        """Returns the longest time in seconds that the steps after training took in earlier runs; 0 if unknown.
 
-        Asked where a run ends by time and does not say what to leave. Raises nothing: it is an estimate.
+        Called where a run has a time limit and no reserve is configured. Raises nothing: it is an estimate.
         """
         del config, rundir
         return 0.0
@@ -60,21 +51,21 @@ class Hooks:
     def after_training(
         self, config: JobConfig, rundir: RunDirectory, result: RunResult, voice: Voice, check_owner: Callable[[], None]
     ) -> dict[str, Any]:
-        """The model stands in the run's folder. Returns what the result shall say of what becomes of it (`extra`).
+        """The model is in the run's folder. Returns the result's `extra`: what becomes of the model.
 
         Called again for a run that is resumed because it ended before its result was written.
 
         Args:
             result: As it would be now.
-            check_owner: Raises `FencedOffError` where the run has become another submission's.
+            check_owner: Raises `FencedOffError` where another submission owns the run.
         """
         del config, rundir, result, voice, check_owner
         return {}
 
     def last_steps(self, config: JobConfig) -> tuple[str, ...]:
-        """Returns the names of what is to be done once the result is written, in their order.
+        """Returns the names of the steps that follow the writing of the result, in order.
 
-        They are kept with the result, until all are done: they mean the same in every version.
+        They are stored with the result until all are done, so a name means the same in every version.
         """
         del config
         return ()
@@ -82,9 +73,9 @@ class Hooks:
     def do_last(
         self, step: str, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice
     ) -> None:
-        """Does one of `last_steps`: the run has a verdict, and its result is written; it is this driver's until then.
+        """Does one of `last_steps`. Verdict and result are written; this driver owns the run until the last step ends.
 
-        Raises nothing: the verdict stands, whatever goes wrong here. Called by a driver that repeats an earlier result
-        for what an earlier driver, which was killed, has not done, or had done a moment before. Not called where the
-        result could not be written, or another submission owns the run.
+        Raises nothing: the verdict stands, whatever goes wrong here. A driver that repeats an earlier result calls it
+        for steps that a killed driver has not done, or had just done. Not called where the result could not be written,
+        or another submission owns the run.
         """

@@ -1,4 +1,4 @@
-"""What a run tells as it goes: lines on the console, events in its directory, warnings for its result."""
+"""All reports of a run: lines on the console, events in its directory, warnings for its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparktf.told import told
 
 
 class Journal:
-    """One run's.
+    """The reports of one run.
 
     Attributes:
         display: Every line that it keeps is an event too, for those who follow the run from elsewhere.
@@ -40,24 +40,24 @@ class Journal:
             self._events.emit(event)
 
     def warn(self, text: str) -> None:
-        """Gives a warning, which the result mentions, as people are told it."""
+        """Shows a warning, and adds it to the result."""
         text = told(text)
         self.warnings.append(text)
         self.display.say(f"warning: {text}", "yellow")
         self.emit(WarningGiven(text=text))
 
     def warn_once(self, text: str) -> None:
-        """Gives a warning unless it is given already."""
+        """Gives a warning unless it was given already."""
         if told(text) not in self.warnings:
             self.warn(text)
 
     def flush(self) -> None:
-        """Stores what is told so far. Raises `StorageError`."""
+        """Stores all events so far. Raises `StorageError`."""
         if self._events is not None:
             self._events.flush()
 
     def keep_end(self, result: RunResult) -> None:
-        """Tells that the run has ended, and stores it; what is not stored is said."""
+        """Reports the end of the run, and stores it; shows what could not be stored."""
         self.emit(RunEnded(verdict=int(result.verdict), error=result.error.message if result.error else None))
         try:
             self.flush()

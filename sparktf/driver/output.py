@@ -1,4 +1,4 @@
-"""What a run keeps beside its checkpoints, and whether it can be kept at all."""
+"""The files of a run besides its checkpoints, and the check that they can be written at all."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from sparktf.storage.transactions.ownership import Ownership
 from sparktf.storage.transactions.results import read_result
 
 _NAMED = 3
-"""So many entries of a folder that is refused are named."""
+"""Entries of a refused folder that are named."""
 
 
 def check_output(storage: Storage, path: str) -> None:
-    """Refuses an output that cannot be written, renamed or deleted in.
+    """Refuses an output in which nothing can be written, renamed or deleted.
 
     Raises:
         PreflightError: with the file system's reason.
@@ -54,7 +54,7 @@ def check_output(storage: Storage, path: str) -> None:
 
 
 def _has_plan(storage: Storage, rundir: RunDirectory) -> bool:
-    """Whether what is called `plan` is a stored plan. Raises `StorageError`."""
+    """Whether the file `plan` is a stored plan. Raises `StorageError`."""
     try:
         load_plan(storage, rundir.plan)
     except (StorageNotFoundError, CorruptFileError, ConfigError, ValueError, KeyError, TypeError):
@@ -63,7 +63,7 @@ def _has_plan(storage: Storage, rundir: RunDirectory) -> bool:
 
 
 def check_folder(storage: Storage, rundir: RunDirectory) -> None:
-    """Refuses a run directory that somebody else has filled: what a run puts in its place would replace it.
+    """Refuses a run directory with files of somebody else, which the run would replace.
 
     Raises:
         PreflightError: it is not empty, and no run has begun there; or it cannot be read.
@@ -102,7 +102,7 @@ def plan_of_run(
     make: Callable[[], Plan],
     say: Callable[[str], None],
 ) -> Plan:
-    """Returns the stored plan of a run that is resumed, else a new one, which is stored; says what is in it.
+    """Returns the stored plan of a resumed run, else a new one, which is stored; describes it by `say`.
 
     Raises:
         ConfigError: the stored plan was made for other data.
@@ -140,7 +140,7 @@ def keep_plan(plan: Plan, storage: Storage, rundir: RunDirectory, fence: Fence) 
 
 
 def describe_plan(plan: Plan) -> list[str]:
-    """Returns what is said of a plan: a line for each stream, and which version of a table it is."""
+    """Returns a line for each stream of a plan, and one for the version of a table."""
     lines = [f"data: version {plan.source_version} of the table is read"] if plan.source_version is not None else []
     lines += [f"{stream}: fed by Spark; rows are counted as they come" for stream in plan.staged]
     return lines + [
@@ -154,9 +154,8 @@ def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock, begun
     """Returns a log of this driver's own, which goes on where the run's segments end.
 
     Args:
-        fence: Through which it is written, in haste: nobody waits for an event, which stays in memory until the next
-            try.
-        begun: Its first event, stored at once: whoever looks sees that an earlier result is not the last word.
+        fence: Writes the log, in haste: nobody waits for an event, which stays in memory until the next try.
+        begun: Its first event, stored at once: readers see by it that an earlier result is not the last word.
     """
     storage.make_dirs(folder)
     log = EventLog(
@@ -175,14 +174,14 @@ def open_events(storage: Storage, fence: Fence, folder: str, clock: Clock, begun
 
 
 _OWNERS = 20
-"""So many earlier applications of a run are remembered."""
+"""Earlier applications of a run that are remembered."""
 
 
 class ResultFile:
-    """The run's result.json, which belongs to whoever holds the run's fence.
+    """The run's result.json, which belongs to the holder of the run's fence.
 
     Attributes:
-        last_steps: What follows it.
+        last_steps: The steps that follow it.
     """
 
     def __init__(self, storage: Storage, rundir: RunDirectory, fence: Fence, application: Application) -> None:
@@ -194,7 +193,7 @@ class ResultFile:
         self._application = application
 
     def standing(self) -> RunResult | None:
-        """Returns the result that this application repeats instead of training, None where there is no such.
+        """Returns the result that this application repeats instead of training, None if there is none.
 
         Raises:
             PreflightError: the output cannot be read.
@@ -215,7 +214,7 @@ class ResultFile:
         return result if result.is_repeated_by(self._application) else None
 
     def check_owner(self) -> None:
-        """Refuses an application that YARN has started again because it had lost the run: it would take it back.
+        """Refuses an application that lost the run and was started again by YARN: it would take the run back.
 
         Raises:
             FencedOffError: since its first attempt another application has taken the run over.
@@ -227,7 +226,7 @@ class ResultFile:
             raise self._fence.lose()
 
     def begin(self) -> None:
-        """Takes an earlier result out of sight, once the run is fenced: it is under way again.
+        """Removes an earlier result once the run is fenced: the run is under way again.
 
         Raises:
             FencedOffError: another submission owns the run.
@@ -243,7 +242,7 @@ class ResultFile:
         """Writes the result, replacing an earlier one; without a fence only where nobody else holds the run.
 
         Args:
-            steps: What is to follow it, and is recorded before.
+            steps: The steps that are to follow, recorded before the result.
 
         Raises:
             FencedOffError: another submission owns the run, or has decided it.
@@ -291,16 +290,16 @@ class Tenure:
         self.results = ResultFile(storage, rundir, self.fence, application)
 
     def take_up(self, preflight: Callable[[], None], say: Callable[[str], None], *, wait: bool) -> RunResult | None:
-        """Makes this driver the run's owner, unless its result is to be repeated, which is returned.
+        """Makes this driver the run's owner, unless an earlier result is to be repeated, which is returned.
 
-        Of a result that steps follow which nobody has done yet it becomes the owner, too, if it can.
+        Tries to become the owner too where steps are left that follow the earlier result.
 
         Args:
-            preflight: Raises what refuses the run.
-            wait: While another submission owns the run.
+            preflight: Raises the error that refuses the run.
+            wait: Wait while another submission owns the run.
 
         Raises:
-            SparkTFError: of `preflight`; of `begin`; or the run cannot be this application's any more.
+            SparkTFError: of `preflight`; of `begin`; or this application has lost the run.
         """
         try:
             check_folder(self._storage, self._rundir)
@@ -321,7 +320,7 @@ class Tenure:
         Raises:
             PreflightError: the output cannot be written.
             OwnedError: another submission owns the run.
-            FencedOffError: one that has taken it since does.
+            FencedOffError: another submission has taken it since.
             StorageError: the storage failed.
         """
         check_output(self._storage, self._rundir.path)
@@ -334,10 +333,7 @@ class Tenure:
         return self.results.standing()
 
     def _begin_last_steps(self, say: Callable[[str], None], *, wait: bool) -> None:
-        """Makes this driver the run's owner where steps are left that follow its result.
-
-        Raises nothing: the verdict is there, whoever does what follows it.
-        """
+        """Makes this driver the run's owner to do steps left after its result. Raises nothing: the verdict stands."""
         try:
             if self.results.last_steps.left():
                 self._begin(say, wait=wait)
@@ -347,5 +343,5 @@ class Tenure:
             say(f"what follows the result is not done: {e}")
 
     def end(self) -> None:
-        """Leaves the run to the next submission, once all is written."""
+        """Releases the run for the next submission, once all is written."""
         self._owner.release()

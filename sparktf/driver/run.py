@@ -47,7 +47,7 @@ from sparktf.wire.restore import Restore
 from sparktf.wire.trainer_spec import Training
 
 _BEGINS = {RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
-"""What begins with an event, of the phases that `RunResult.seconds` tells of."""
+"""Event -> the phase in `RunResult.seconds` that begins with it."""
 
 
 class Run:
@@ -56,7 +56,7 @@ class Run:
     def __init__(
         self, gang: Gang, config: JobConfig, run_id: str, hooks: Hooks | None = None, *, wait: bool = False
     ) -> None:
-        """Touches nothing. `wait`: while another submission owns the run."""
+        """Touches nothing. `wait`: wait while another submission owns the run."""
         file_systems, application = gang.site.file_systems, gang.site.application
         config = normalised(config, file_systems.normalise)
         root = config.output.path
@@ -90,7 +90,7 @@ class Run:
         self._committer: Committer | None = None
 
     def execute(self) -> RunResult:
-        """Runs to an end; result.json is written whatever the end is, unless the run belongs to another submission.
+        """Runs to the end; writes result.json in any case, unless the run belongs to another submission.
 
         Raises:
             SparkTFError: the run failed; `error.result` is its result.
@@ -159,7 +159,7 @@ class Run:
         self._result = self._result.model_copy(update={"extra": extra})
 
     def _plan(self) -> Plan:
-        """Plans a run that has no plan yet, unless those above the driver refuse its data."""
+        """Plans a run that has no plan yet, unless a hook refuses its data."""
         self._time.enter("wait")
         self._hooks.before_plan(self._config, self._rundir, self._voice)
         self._time.enter("plan")
@@ -251,7 +251,7 @@ class Run:
             self._keep_attempt(watch, nodes, restore, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
-                watch.settle()  # once the trainers have stopped: they hold the executors, whatever the storage does
+                watch.settle()  # once the trainers have stopped, which hold executors even while the storage is away
             finally:
                 watch.leave(limit_s)
         return attempt
@@ -275,7 +275,7 @@ class Run:
     def _leader(
         self, number: int, seating: Seating, plan: Plan, assets: dict[str, Any], restore: Restore | None
     ) -> Training:
-        """Returns what the leader's trainer gets. Raises `TimeUpError` where the wait for nodes left it no time."""
+        """Returns the orders of the leader's trainer. Raises `TimeUpError` where the wait for nodes left it no time."""
         self._time.go_on_to("reserve")
         models = self._hooks.models(self._config, self._rundir, self._voice, resumes=restore is not None)
         return Training(
@@ -316,7 +316,7 @@ class Run:
     # ---- the end ----
 
     def _finish(self, error: ErrorRecord | None) -> RunResult:
-        """Writes result.json and prints the table; a result that cannot be written does not hide the cause.
+        """Writes result.json and prints the table; a failure to write does not hide the cause.
 
         Raises:
             FencedOffError: the run is done, and belongs to another submission all the same.
@@ -344,7 +344,7 @@ class Run:
         return result
 
     def _keep_result(self, result: RunResult) -> None:
-        """Writes result.json and the last events, and gives the run up.
+        """Writes result.json and the last events, and releases the run.
 
         Raises:
             FencedOffError: it belongs to another submission; nothing is written.
@@ -363,7 +363,7 @@ class Run:
         self._end_with(result)
 
     def _end_with(self, result: RunResult) -> None:
-        """Does what is left to do that follows a result, and gives the run up; nothing if it is not this driver's."""
+        """Does the steps that follow a result, and releases the run; nothing if this driver does not own it."""
         if self._fence.path is not None:
             args = result, self._config, self._rundir, self._fence.put, self._voice
             self._results.last_steps.do(lambda step: self._hooks.do_last(step, *args), self._display.say)

@@ -1,7 +1,7 @@
-"""What a run is refused for before it holds anything: one list, in the order in which it is told.
+"""The checks that refuse a run before it holds anything: one list, in the order in which they are reported.
 
 The run itself (`SparkSite`), `sparktf check` and `sparktf plan` go through this list, and each runs the checks whose
-needs it has. Making the plan is no check of the list: it comes between those that need one and those that do not.
+needs it has. Planning is no check of the list: it comes between the checks that need a plan and those that do not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sparktf.topology import gang_text
 
 
 class Basis(Enum):
-    """What a check takes besides the configuration and the slots that its master promises.
+    """The needs of a check besides the configuration and the slots that its master promises.
 
     Attributes:
         LISTING: The output may be read.
@@ -47,45 +47,29 @@ class Basis(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A run that has not begun, as far as those who look at it know.
+    """All that is known of a run that has not begun."""
 
-    Attributes:
-        config: With its paths normalised.
-        slots: That its master promises.
-        has: What there is to look at.
-        given_rdd: Whether the run was handed an RDD, which Spark surely feeds.
-        rundir: None where nothing says which run it is.
-        settings: Spark's, as the application has them; with `Basis.SPARK`.
-        leaves_slots: Whether the nodes leave Spark a slot of each executor; with `Basis.AGENTS`.
-    """
-
-    config: JobConfig
-    slots: Slots
+    config: JobConfig  # With its paths normalised
+    slots: Slots  # That its master promises
     systems: FileSystems
-    has: Collection[Basis] = ()
-    given_rdd: bool = False
-    rundir: RunDirectory | None = None
+    has: Collection[Basis] = ()  # The needs that are met
+    given_rdd: bool = False  # Whether the run was handed an RDD, which Spark surely feeds
+    rundir: RunDirectory | None = None  # None if the run is not known
+    # The application's Spark settings; with `Basis.SPARK`
     settings: Mapping[str, str] = field(default_factory=dict)
-    leaves_slots: bool = True
+    leaves_slots: bool = True  # Whether the nodes leave Spark a slot of each executor; with `Basis.AGENTS`
 
 
 @dataclass
 class Findings:
-    """What was found.
+    """The results of all checks."""
 
-    Attributes:
-        known: What is as it should be, a line each.
-        unknown: What could not be looked at without Spark, TensorFlow and writing.
-        left: What nobody looks at before a run.
-        warnings: What does not refuse the run.
-        errors: What is wrong, in the order in which a run would meet it.
-    """
-
-    known: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)  # Lines about parts that are in order
+    # Parts that need Spark, TensorFlow or writing
     unknown: list[str] = field(default_factory=list)
-    left: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    errors: list[SparkTFError] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)  # Parts that cannot be checked before a run
+    warnings: list[str] = field(default_factory=list)  # Faults that do not refuse the run
+    errors: list[SparkTFError] = field(default_factory=list)  # In the order in which a run would meet them
 
     @contextmanager
     def part(self) -> Iterator[None]:
@@ -96,7 +80,7 @@ class Findings:
             self.errors.append(error)
 
     def lines(self) -> list[str]:
-        """Returns what `sparktf check` says where nothing is wrong."""
+        """Returns the lines that `sparktf check` prints when nothing is wrong."""
         lines = [f"# {line}" for line in self.known]
         for when, what in (("without --deep", self.unknown), ("before a run", self.left)):
             lines += [f"# not checked {when}: {'; '.join(what)}"] if what else []
@@ -104,22 +88,15 @@ class Findings:
 
 
 class RunCheck(NamedTuple):
-    """One reason to refuse a run.
+    """One reason to refuse a run."""
 
-    Attributes:
-        look: Raises the error that refuses the run; adds to the findings what is to be told otherwise.
-    """
-
+    # Raises the error that refuses the run; adds other results to the findings
     look: Callable[[Scene, Findings], None]
     needs: frozenset[Basis]
 
 
 def due(has: Collection[Basis], before: Collection[Basis] | None = None) -> Sequence[RunCheck]:
-    """Returns the checks whose needs there are.
-
-    Args:
-        before: The needs that there were at an earlier look, whose checks are not done again; None for no such look.
-    """
+    """Returns the checks whose needs are met, except those whose needs were met at an earlier look, `before`."""
     able = [check for check in CHECKS if check.needs <= {*has}]
     return able if before is None else [check for check in able if not check.needs <= {*before}]
 
@@ -163,7 +140,7 @@ def _engine(scene: Scene, found: Findings) -> None:
 
 def _slots(scene: Scene, found: Findings) -> None:
     cluster, slots = scene.config.cluster, scene.slots
-    # What Spark surely feeds; a DataFrame may turn out to be a plain scan, which trainers read themselves.
+    # Surely fed by Spark; a DataFrame may be a plain scan, which trainers read themselves.
     is_fed = scene.given_rdd or scene.config.data.mode == "spark"
     check_slots(slots, cluster, feeders=is_fed or None)
     room = "" if slots.total is None else f", which has {slots.total} slots"
@@ -205,7 +182,7 @@ def _can_be_read(scene: Scene, found: Findings) -> None:
 
 
 def _may_be_fed(scene: Scene, found: Findings) -> None:
-    check_may_be_fed(scene.config, "as its stored plan says")  # who makes a plan has looked before
+    check_may_be_fed(scene.config, "as its stored plan says")  # already checked where a plan is made
 
 
 def _feeders(scene: Scene, found: Findings) -> None:
@@ -243,4 +220,4 @@ CHECKS: Sequence[RunCheck] = (
     _check(_speculation, Basis.FED, Basis.SPARK),
     _check(_room_beside_nodes, Basis.FED, Basis.AGENTS),
 )
-"""All there are. What a run has to own first is looked at by `Tenure`, by the same functions: reading and writing."""
+"""All checks. `Tenure` checks reading and writing, which need ownership of the run, by the same functions."""

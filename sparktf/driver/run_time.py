@@ -1,4 +1,4 @@
-"""The time of one run, as its driver sees it: since when, what it went to, and until when there is any."""
+"""The time of one run as its driver sees it: its begin, its phases, and its limit, if there is one."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class RunTime:
         ending_s: Callable[[], float],
         committed: Callable[[], Sequence[int]],
     ) -> None:
-        """Asks nobody yet.
+        """Calls nothing yet.
 
         Args:
-            ending_s: Says how long the end of earlier runs took; asked once, where there is a limit.
-            committed: Says which steps are trained and committed: one is published also where no time is left.
+            ending_s: Returns how long the end of earlier runs took; called once, if there is a limit.
+            committed: Returns the steps that are trained and committed: these are published even if no time is left.
         """
         self._clock = clock
         self._train = train
@@ -36,14 +36,14 @@ class RunTime:
         self._stopwatch = Stopwatch(clock.now_s, "preflight")
 
     def enter(self, phase: str) -> None:
-        """Ends the phase under way, and begins another one."""
+        """Ends the current phase, and begins another one."""
         self._stopwatch.enter(phase)
 
     def go_on_to(self, phase: str) -> None:
-        """Begins a phase that comes before the training, if there is time for any.
+        """Begins a phase that precedes the training, if any time is left.
 
         Raises:
-            TimeUpError: there is not, and nothing is trained yet that could be published.
+            TimeUpError: no time is left, and nothing is trained yet that could be published.
             StorageError: it could not be found out whether anything is.
         """
         limit = self.limit()
@@ -54,11 +54,11 @@ class RunTime:
         self.enter(phase)
 
     def limit(self) -> TimeLimit | None:
-        """Returns what is left until the run has to end; None where it may take as long as it does."""
+        """Returns the time left until the run has to end; None without a limit."""
         return time_limit(self._train, self._started_s, self._clock.wall_s(), lambda: self._ending_s)
 
     def facts(self) -> dict[str, Any]:
-        """Returns what the result says of it."""
+        """Returns the result's fields about time."""
         started = datetime.datetime.fromtimestamp(self._started_s, datetime.UTC)
         return {
             "started": started.isoformat(timespec="seconds"),

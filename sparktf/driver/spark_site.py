@@ -76,11 +76,11 @@ class SparkSite:
         self._origin: Origin | None = None
 
     def give(self, data: DataFrame | RDD[Any] | None) -> None:
-        """Takes what the next training was handed, if anything; its sources are opened anew."""
+        """Takes the data handed to the next training, if any; its sources are opened anew."""
         self._given, self._origin = data, None
 
     def preflight(self, config: JobConfig, voice: Voice) -> None:
-        """See `Site`. Raises what the checks do."""
+        """See `Site`. Raises the errors of the checks."""
         refuse_run(self._scene(config, Basis.SPARK), voice.warn)
         if self._master.runs_in_driver:
             early_nursery.begin(config)
@@ -98,7 +98,7 @@ class SparkSite:
         """Returns the statistics of the columns that a plan uses; reads all of their rows.
 
         Raises:
-            PreflightError: the agents leave no slot for that.
+            PreflightError: the agents leave no free slot.
             DataError: the rows cannot be computed.
         """
         if self._agents is not None:
@@ -117,7 +117,7 @@ class SparkSite:
         origin = self._origin_of(config)
         origin.follow(plan)
         if plan.source_version is not None:
-            origin.open()  # a version that is gone is told of before nodes are held for it
+            origin.open()  # so a missing version is reported before nodes are held
         return prepare_assets(config, storage, path, origin, put)
 
     def ship_code(self, config: JobConfig) -> None:
@@ -139,7 +139,7 @@ class SparkSite:
         return self._serve(config.security, config.cluster.control_port, handlers)
 
     def serve_functions(self, handlers: Mapping[Action, Handler]) -> ControlServer:
-        """Starts what takes the messages of nodes that run functions, which have no configuration."""
+        """Starts the server for messages of nodes that run functions, which have no configuration."""
         return self._serve(SecurityConfig(), 0, handlers)
 
     def _serve(self, security: SecurityConfig, port: int, handlers: Mapping[Action, Handler]) -> ControlServer:
@@ -199,13 +199,12 @@ class SparkSite:
         )
 
     def _origin_of(self, config: JobConfig) -> Origin:
-        """Returns where the rows of the current run come from."""
         if self._origin is None:
             self._origin = Origin(self._spark, config, self._given)
         return self._origin
 
     def _ask_for_executors(self, config: JobConfig, plan: Plan, warn: Callable[[str], None]) -> int:
-        """Asks the master for the executors that are missing; returns how many there will be."""
+        """Asks the master for the missing executors; returns how many there will be."""
         nodes, readers = config.cluster.nodes, config.cluster.shape.workers
         wanted = plan.host_nbytes() if config.cluster.placement == "data" else {}
 

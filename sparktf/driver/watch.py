@@ -1,4 +1,4 @@
-"""Follows one attempt: records what has happened, decides under the lock, and acts outside of it."""
+"""Follows one attempt: records events, decides under the lock, and acts outside of it."""
 
 from __future__ import annotations
 
@@ -25,36 +25,21 @@ from sparktf.wire.control import Metrics, Progress
 
 
 class Due(NamedTuple):
-    """What an attempt's books say is to be done now.
-
-    Attributes:
-        commits: Checkpoints that are whole.
-        weights: Of the model, once it is known.
-        carried: What it begins with of another run's model, once that is known.
-        metrics: Not shown yet; `warnings` likewise.
-        evaluates: The training is done, and the evaluator is not.
-    """
+    """The actions due now, by an attempt's books."""
 
     outcome: Outcome
-    commits: list[Commit]
-    weights: int | None
-    carried: Carried | None
-    metrics: list[Metrics]
+    commits: list[Commit]  # Checkpoints that are whole
+    weights: int | None  # Of the model, once it is known
+    carried: Carried | None  # Weights from another run's model, once known
+    metrics: list[Metrics]  # Not shown yet; `warnings` likewise
     warnings: list[str]
     progress: list[Progress]
-    evaluates: bool
+    evaluates: bool  # The training is done, and the evaluator is not
 
 
 @dataclass
 class Watch:
-    """The thread that watches one attempt. It never touches the storage: the writer does.
-
-    Attributes:
-        planned: Rows of an epoch; 0 while unknown.
-        emit: Takes events of the run; `warn` what its result should mention, `warn_once` what it mentions once however
-            many attempts say it.
-        course: How the attempt went so far.
-    """
+    """The thread that watches one attempt. It never touches the storage: the writer does."""
 
     gang: Gang
     config: JobConfig
@@ -64,10 +49,10 @@ class Watch:
     committer: Committer
     writer: Writer
     display: Display
-    planned: int
-    emit: Callable[[Event], None]
-    warn: Callable[[str], None]
-    warn_once: Callable[[str], None]
+    planned: int  # Rows of an epoch; 0 while unknown
+    emit: Callable[[Event], None]  # Takes events of the run
+    warn: Callable[[str], None]  # Takes warnings for the run's result
+    warn_once: Callable[[str], None]  # Likewise, once for all attempts
     course: AttemptCourse = field(init=False)
     _shown: int = 0
     _warned: int = 0
@@ -133,7 +118,7 @@ class Watch:
         self.writer.check()
 
     def leave(self, limit_s: float) -> None:
-        """Begins no other commit, and waits for the one that is under way, but not for long."""
+        """Begins no other commit, and waits up to `limit_s` for the one that is under way."""
         self.writer.drop()
         clock = self.gang.clock
         until_s = clock.now_s() + (0.0 if self._given_up else limit_s)
@@ -148,7 +133,7 @@ class Watch:
         self.gang.record_losses(self.attempt)
 
     def _replace_lost(self) -> None:
-        """Has others take the places of trainers that are lost, where the attempt goes on without them."""
+        """Fills the places of lost trainers, where the attempt goes on without them."""
         said = self.replacements.fill()
         with self.gang.roster.changed:
             losses = [record.message for record in self.attempt.losses.records]
@@ -203,6 +188,6 @@ class Watch:
             self.writer.put(partial(self.committer.commit, commit))
 
     def _before(self, due: Due) -> int:
-        """Returns the rows of the current epoch that an earlier attempt has done."""
+        """Returns the rows of the current epoch that earlier attempts have done."""
         cursor = self.attempt.start.cursor
         return cursor.rows if max(p.epoch for p in due.progress) == cursor.epoch else 0

@@ -1,4 +1,4 @@
-"""What is to be written for an attempt, on a thread of its own: whoever watches never waits for the storage."""
+"""Writes for an attempt on a thread of its own: the watching thread never waits for the storage."""
 
 from __future__ import annotations
 
@@ -10,17 +10,10 @@ from sparktf.clock import Clock
 
 
 class Writer:
-    """Does one piece of work after another, in the order in which they are put, beside whoever puts them.
-
-    Once one has raised, no other is begun.
-    """
+    """Does one piece of work after another on its own thread, in the order of `put`; begins no other after an error."""
 
     def __init__(self, clock: Clock, changed: threading.Condition) -> None:
-        """Begins nothing yet.
-
-        Args:
-            changed: Its lock, which nobody holds while work is done; notified when nothing is left.
-        """
+        """Begins nothing yet; notifies `changed`, whose lock nobody holds during work, when nothing is left."""
         self._clock = clock
         self._changed = changed
         self._waiting: deque[Callable[[], None]] = deque()
@@ -28,7 +21,7 @@ class Writer:
         self._error: Exception | None = None
 
     def put(self, work: Callable[[], None]) -> None:
-        """Has some work done when all before it is."""
+        """Queues work, to be done when all before it is."""
         with self._changed:
             if self._error is not None:
                 return
@@ -39,19 +32,19 @@ class Writer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is under way or waits."""
+        """Whether no work is running or queued."""
         with self._changed:
             return not self._under_way
 
     def check(self) -> None:
-        """Raises what a piece of work has raised, if one has."""
+        """Raises the error of a piece of work, if there was one."""
         with self._changed:
             error = self._error
         if error is not None:
             raise error
 
     def drop(self) -> None:
-        """Forgets what has not begun."""
+        """Forgets the queued work."""
         with self._changed:
             self._waiting.clear()
 

@@ -82,11 +82,7 @@ class Errand:
         self._timer.start()
 
     def wait(self, limit_s: float | None = None) -> Ended:
-        """Returns its end, once it has ended or its time is over.
-
-        Args:
-            limit_s: Limits its remaining time from now.
-        """
+        """Returns its end, once it has ended or its time is over; `limit_s` limits that from now."""
         try:
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(limit_s)
@@ -104,7 +100,6 @@ class Errand:
             self._kill()
 
     def _kill(self) -> None:
-        """Kills all that is left of it."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -122,11 +117,7 @@ def driver_path() -> str:
 
 
 def environment_of(variables: Mapping[str, str]) -> dict[str, str]:
-    """Returns the driver's environment without the variables that open its JVM, for a process of this file.
-
-    Args:
-        variables: Additions to the program's environment.
-    """
+    """Returns the driver's environment without the variables that open its JVM, with the program's `variables`."""
     own = {key: value for key, value in os.environ.items() if not key.startswith(_SPARKS_OWN)} | dict(variables)
     kept = {_PYTHONPATH: own["PYTHONPATH"]} if "PYTHONPATH" in own else {}
     return {**own, **kept, "PYTHONPATH": driver_path()}

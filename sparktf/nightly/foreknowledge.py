@@ -26,11 +26,7 @@ def knows_later(use: str, label: str, date: str, day: str) -> str:
 
 
 def day_of(config: JobConfig, today: str) -> str:
-    """Returns the day of a run's model.
-
-    Args:
-        today: Day of a run without `--date`.
-    """
+    """Returns the day of a run's model: that of `publish.date` or of the configuration, else `today`."""
     published_of = config.publish.date if config.publish is not None else None
     return published_of or str(config.date or today)
 

@@ -107,11 +107,7 @@ def keep_record(record: RunRecord, rundir: RunDirectory, storage: Storage, put: 
 
 
 def names_in_history(storage: Storage, root: str) -> list[str]:
-    """Returns the names that have runs in the history; none without a history.
-
-    Raises:
-        StorageError: the storage failed.
-    """
+    """Returns the names that have runs in the history; none without a history. Raises `StorageError`."""
     folders = (name_of(entry.path) for entry in _entries(storage, f"{root}/{HISTORY}") if entry.is_dir)
     return [folder.removeprefix(HISTORY_OF_NAME) for folder in folders if folder.startswith(HISTORY_OF_NAME)]
 

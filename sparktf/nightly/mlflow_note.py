@@ -76,11 +76,7 @@ def note_of_begin(config: JobConfig, rundir: RunDirectory, result: RunResult, no
 def note_of_end(
     config: JobConfig, rundir: RunDirectory, result: RunResult, events: Iterable[LogEntry], now_s: float
 ) -> MlflowNote:
-    """Returns the note on a run that has a result.
-
-    Args:
-        events: All of the run, of earlier submissions too.
-    """
+    """Returns the note on a run that has a result, with all its events, of earlier submissions too."""
     return _note(config, rundir, result, now_s).model_copy(
         update={
             "status": status_of(result),

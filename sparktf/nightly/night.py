@@ -50,11 +50,7 @@ class Night(Hooks):
     def __init__(
         self, file_systems: FileSystems, clock: Clock, measure: Callable[[JobConfig, Plan], TableStatistics]
     ) -> None:
-        """Holds the dependencies of the parts.
-
-        Args:
-            measure: Reads the rows of a plan, and returns the statistics of its columns.
-        """
+        """Holds the dependencies of the parts; `measure` reads a plan's rows, and returns statistics of its columns."""
         self._file_systems = file_systems
         self._clock = clock
         self._measure = measure

@@ -1,7 +1,4 @@
-"""Waits for the data before anything is held.
-
-`Lake.shortcoming` names the missing part; `await_ready` waits until there is none.
-"""
+"""Waits for the data before anything is held: until `Lake.shortcoming` names no missing part."""
 
 from __future__ import annotations
 

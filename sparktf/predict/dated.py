@@ -99,7 +99,6 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
 
 
 def _source(spark: SparkSession, config: JobConfig, asked: PredictConfig, file_systems: FileSystems) -> DataFrame:
-    """Returns the rows to score."""
     given = asked.source
     if given is not None:
         if given.is_plain_files:
@@ -253,6 +252,5 @@ def _table_folder(spark: SparkSession, table: str) -> str:
 
 
 def _folders_of_files(rows: DataFrame) -> set[str]:
-    """Returns the folders of all files that are read."""
     with spark_errors("predict.source"):
         return {unquote(file).rpartition("/")[0] for file in input_files(rows)}

@@ -28,11 +28,7 @@ from sparktf.sequence import Integers, Stream, batch_shares
 
 
 def data_of(plan: Plan, planned: str) -> DataForecast:
-    """Returns the data of a plan.
-
-    Args:
-        planned: "now", or "before" for a stored one.
-    """
+    """Returns the data of a plan; `planned` is "now", or "before" for a stored one."""
     streams = [StreamForecast(stream=stream.value, fed_by="spark") for stream in plan.staged]
     streams += [
         StreamForecast(
@@ -55,11 +51,7 @@ def wanted_hosts(config: JobConfig, plan: Plan) -> list[str]:
 
 
 def asked_at(hosts: Sequence[str], plan: Plan, fits: Callable[[str], int | None]) -> tuple[HostForecast, ...]:
-    """Returns the distinct hosts to request executors at.
-
-    Args:
-        fits: Returns the number of executors that a host has room for now.
-    """
+    """Returns the distinct hosts to request executors at; `fits` returns how many a host has room for now."""
     held = plan.host_nbytes()
     return tuple(
         HostForecast(host=host, executors=count, nbytes=sum(held.get(host, {}).values()), fits=fits(host))
@@ -85,11 +77,7 @@ def dealt_to(config: JobConfig, plan: Plan, hosts: Sequence[str]) -> tuple[Integ
 
 
 def updates_of(config: JobConfig, rows: int, node_rows: Integers | None) -> UpdatesForecast:
-    """Returns the number of updates that sparktf's own loop makes in an epoch.
-
-    Args:
-        node_rows: Rows of each node, if known: int64 [n_workers].
-    """
+    """Returns the number of updates in an epoch of sparktf's own loop; `node_rows`, if known: int64 [n_workers]."""
     train, together = config.train, config.cluster.updates_together
     per_epoch = -(-rows // (train.batch_size * (train.replicas_to_aggregate or 1)))
     if together and node_rows is not None:
@@ -111,11 +99,7 @@ def updates_of(config: JobConfig, rows: int, node_rows: Integers | None) -> Upda
 def expected_locality(
     hosts: Sequence[str], share: float | None, plan: Plan, fits: Callable[[str], int | None] | None
 ) -> LocalityForecast:
-    """Returns where nodes on some hosts read the bytes.
-
-    Args:
-        fits: See `asked_at`; None if no host is requested.
-    """
+    """Returns where nodes on some hosts read the bytes; `fits` as for `asked_at`, None if no host is requested."""
     asked = () if fits is None else asked_at(hosts, plan, fits)
     return LocalityForecast(share=share, hosts_with_data=len(plan.hosts), asked=asked)
 
@@ -139,11 +123,7 @@ def learned(runs: Sequence[RunResult]) -> FormerRuns:
 
 
 def expected_times(config: JobConfig, rows_left: int | None, former: FormerRuns, now_s: float) -> TimesForecast:
-    """Returns the times of the run if it began now with its data ready, and went as those before.
-
-    Args:
-        rows_left: Rows to be trained; None if unknown.
-    """
+    """Returns the times of the run if it began now and went as those before; `rows_left` is None if unknown."""
     train = config.train
     train_s = rows_left / former.rows_s if rows_left is not None and former.rows_s else None
     others = {phase: s for phase, s in former.seconds.items() if phase not in ("train", "wait")}

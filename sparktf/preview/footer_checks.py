@@ -42,7 +42,6 @@ class Chunks(NamedTuple):
     most: float | None = -math.inf
 
     def __add__(self, other: object) -> Chunks:
-        """Returns the combination of both."""
         if not isinstance(other, Chunks):
             return NotImplemented
         return Chunks(
@@ -97,11 +96,7 @@ def read_footers(storage: Storage, data: DataConfig, plan: Plan) -> Footers:
 
 
 def judge_footers(checks: ChecksConfig, footers: Footers, then: Baseline | None) -> ChecksForecast:
-    """Returns the bounds that hold and those that do not, by the footers.
-
-    Args:
-        then: The baseline of drift.
-    """
+    """Returns the bounds that hold and those that do not, by the footers, with drift from the baseline `then`."""
     judged: list[str] = []
     left: list[str] = []
     found: list[CheckFinding] = []
@@ -124,7 +119,6 @@ def judge_footers(checks: ChecksConfig, footers: Footers, then: Baseline | None)
 
 
 def _decided(bounds: BoundsConfig, footers: Footers, *, has_baseline: bool) -> BoundsConfig:
-    """Returns the bounds that footers decide."""
     columns = {}
     for name, column in bounds.columns.items():
         kept: dict[str, Any] = {"null_share": column.null_share} if name in footers.nulls else {}

@@ -79,7 +79,7 @@ def publish_past_gate(
 ) -> Published:
     """Publishes a run's model if it passes the gate; see `Serving.publish`.
 
-    A model that is published already stays published, and one of a later day stays current whatever the gate says.
+    A model that is published already stays published, and one of a later day stays current, whatever the gate decides.
 
     Raises:
         GatedError: it does not pass; nothing is published.

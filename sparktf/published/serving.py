@@ -3,10 +3,10 @@
     <output.path>/<name>/serving/
         14/               whole from the moment it is seen: the SavedModel's own files, model.keras, MANIFEST.json, ...
         CURRENT           "14"
-        _withdrawn-13/    rolled back: out of the sight of TensorFlow Serving, which takes the highest number
-        _staged-.../      on its way; nobody but its writer looks here
+        _withdrawn-13/    rolled back: hidden from TensorFlow Serving, which takes the highest number
+        _staged-.../      on its way; only its writer looks here
 
-Numbers only grow. Between two changes the highest number in sight is the one that `CURRENT` names.
+Numbers only grow. Between two changes the highest visible number is the one that `CURRENT` names.
 """
 
 from __future__ import annotations
@@ -33,44 +33,33 @@ CURRENT = "CURRENT"
 
 _NUMBER = re.compile(rf"^({WITHDRAWN})?([1-9]\d*)$")
 _TURNS = 20
-"""So often a change is begun anew because another process changes the models at the same moment."""
+"""Attempts at a change while other processes change the models at the same moment."""
 
 _T = TypeVar("_T")
 
 
 class ModelManifest(FileManifest):
-    """What a version is.
-
-    Attributes:
-        date: Day that the model is of, as YYYY-MM-DD.
-        published: When it was, ISO 8601.
-        plan_hash: Of the plan that it was trained by.
-        steps: Optimizer updates.
-        full_date: Day of the training from scratch that its weights go back to: its own where it began from no other
-            model; "" of a version that was published before there were warm starts.
-        levels: How good its metrics are, on one scale with the versions before it: see `gating.levels_after`.
-    """
+    """The description of a version."""
 
     name: str
     run_id: str
-    date: str
-    published: str
-    plan_hash: str
-    steps: int
+    date: str  # The model's day, as YYYY-MM-DD
+    published: str  # Time of publishing, ISO 8601
+    plan_hash: str  # Of its training's plan
+    steps: int  # Optimizer updates
+    # Day of the training from scratch that its weights go back to, perhaps its own; "" for a version published before
+    # there were warm starts
     full_date: str = ""
+    # Its metrics on one scale with the versions before it: see `gating.levels_after`
     levels: dict[str, float] = {}
 
 
 class Version(NamedTuple):
-    """One version.
-
-    Attributes:
-        withdrawn: It was rolled back; it stays until it is pruned, and may be brought back.
-    """
+    """One version."""
 
     number: int
     folder: str
-    withdrawn: bool
+    withdrawn: bool  # Rolled back; it stays until it is pruned, and may be brought back
 
 
 class Dated(Protocol):
@@ -78,7 +67,7 @@ class Dated(Protocol):
 
     @property
     def run_id(self) -> str:
-        """Whose model it is."""
+        """The id of its run."""
 
     @property
     def date(self) -> str:
@@ -86,37 +75,27 @@ class Dated(Protocol):
 
 
 class Candidate(Dated, Protocol):
-    """What may become a version."""
+    """A model that may become a version."""
 
     def stage(self, folder: str) -> str:
         """Copies it into a new folder below `folder`, whole, with a `ModelManifest`; returns the new folder."""
 
 
 class Published(NamedTuple):
-    """What became of a candidate.
+    """The outcome of publishing a candidate."""
 
-    Attributes:
-        version: The run's own; None if it has none, since `newer` is published, which is of a later day.
-        is_new: It was published now.
-        is_current: `CURRENT` names it.
-    """
-
-    version: int | None
-    is_new: bool = False
-    is_current: bool = False
+    version: int | None  # The run's own; None if it has none, since `newer` is of a later day
+    is_new: bool = False  # It was published now
+    is_current: bool = False  # `CURRENT` names it
     newer: Version | None = None
     newer_date: str = ""
 
 
 class Serving:
-    """The published models of one name. Any number of processes may change them; readers see whole models alone."""
+    """The published models of one name. Any number of processes may change them; readers see only whole models."""
 
     def __init__(self, storage: Storage, root: str, name: str) -> None:
-        """Touches nothing.
-
-        Args:
-            root: `output.path`.
-        """
+        """Touches nothing. `root` is `output.path`."""
         self.path = f"{root.rstrip('/')}/{name}/{SERVING}"
         self._storage = storage
         self._name = name
@@ -124,7 +103,7 @@ class Serving:
     # ---- reading ----
 
     def current(self) -> int | None:
-        """Returns the number that `CURRENT` has; None where nothing is published.
+        """Returns the number in `CURRENT`; None where nothing is published.
 
         Raises:
             TornCheckpointError: it has none.
@@ -139,7 +118,7 @@ class Serving:
         return int(text)
 
     def versions(self) -> tuple[Version, ...]:
-        """Returns all that there are, by number, those that are withdrawn among them."""
+        """Returns all versions by number, including withdrawn ones."""
         try:
             folders = [entry.path for entry in self._storage.list(self.path) if entry.is_dir]
         except StorageNotFoundError:
@@ -148,18 +127,18 @@ class Serving:
         return tuple(sorted(Version(int(match[2]), path, bool(match[1])) for match, path in found if match))
 
     def manifest(self, version: Version) -> ModelManifest:
-        """Returns what a version is. Raises `TornCheckpointError` for what is none."""
+        """Returns the manifest of a version. Raises `TornCheckpointError` if it is not whole."""
         return parse_manifest(self._storage, version.folder, ModelManifest)
 
     def current_version(self) -> Version | None:
-        """Returns the version that `CURRENT` names; None where there is none."""
+        """Returns the version that `CURRENT` names; None without one."""
         number = self.current()
         return next((version for version in self.versions() if version.number == number), None)
 
     def champion(self, run_id: str) -> Version | None:
-        """Returns the version whose place a run's model would take; None where there is none.
+        """Returns the version that a run's model would replace; None without one.
 
-        That is the current one; of a run whose own that is already, since it ended after it published, the one before.
+        That is the current one; if that is the run's own, since it ended after it published, the one before.
         """
         number = self.current()
         if number is None:
@@ -172,7 +151,7 @@ class Serving:
         return before[-1] if before else None
 
     def until(self, number: int, most: int) -> list[tuple[Version, ModelManifest]]:
-        """Returns the last versions up to a number that are in sight and whole, the last first; `most` at most."""
+        """Returns at most `most` visible, whole versions up to a number, the last first."""
         found = []
         for version in reversed([v for v in self._in_sight() if v.number <= number][-most:]):
             with suppress(TornCheckpointError):
@@ -185,7 +164,7 @@ class Serving:
         return tuple(self.manifest(version).run_id for version in self.versions() if version.number == number)
 
     def standing(self, candidate: Dated) -> Published | None:
-        """Returns what would be told of a candidate that would not be published now; None for one that would be.
+        """Returns the outcome for a candidate that would not be published now; None if it would be.
 
         Raises:
             TornCheckpointError: `CURRENT` names no version.
@@ -214,16 +193,16 @@ class Serving:
         check_owner: Callable[[], None],
         check_champion: Callable[[int | None], None] = lambda current: None,
     ) -> Published:
-        """Makes a candidate a version, and the current one; a second time nothing, and not if it is of an older day.
+        """Makes a candidate the current version; does nothing the second time, or if it is of an older day.
 
         Args:
-            check_owner: Raises what is to end it where the candidate is no longer this process's to publish; called
-                when all is copied.
-            check_champion: Is told the version whose place the candidate is about to take, and raises what is to end
-                it; no other one takes its place in between.
+            check_owner: Raises an error if the candidate is no longer this process's to publish; called after all is
+                copied.
+            check_champion: Gets the version that the candidate is about to replace, and may raise an error; no other
+                version takes its place in between.
 
         Raises:
-            StorageError: the storage failed; what readers see is whole, and as it was or as it shall be.
+            StorageError: the storage failed; readers see whole versions, the old or the new state.
         """
         for _ in range(_TURNS):
             staged = candidate.stage(self.path) if self.standing(candidate) is None else None
@@ -239,7 +218,7 @@ class Serving:
         raise self._crowded()
 
     def promote(self, candidate: Candidate) -> int:
-        """Makes a candidate the current version whatever day it is of; returns its number.
+        """Makes a candidate the current version, even if it is of an older day; returns its number.
 
         Raises:
             StorageError: the storage failed, as in `publish`.
@@ -263,7 +242,7 @@ class Serving:
         """Makes an earlier version the current one, and withdraws all with higher numbers; returns its number.
 
         Args:
-            to: Its number; one that is withdrawn is brought back. Default: the one before the current one.
+            to: Its number; a withdrawn one is brought back. Default: the one before the current one.
 
         Raises:
             ConfigError: there is no such version.
@@ -277,7 +256,7 @@ class Serving:
     def prune(self, keep: int) -> tuple[int, ...]:
         """Deletes all versions but the newest `keep` and the current one; returns their numbers.
 
-        What is no model of this name, or not whole, stays, and is not counted.
+        Folders that are no models of this name, or not whole, stay, and are not counted.
 
         Raises:
             StorageError: the storage failed.
@@ -300,7 +279,7 @@ class Serving:
         if standing is None:
             check_champion(self.current())
             if staged is None:
-                raise TurnLostError  # what stood in the way is gone: begin anew
+                raise TurnLostError  # the obstacle is gone: begin anew
             return Published(self._show(turn, staged), is_new=True, is_current=True)
         if standing.version is not None and self._was_cut_off(standing.version):
             self._point(turn, standing.version)
@@ -308,14 +287,14 @@ class Serving:
         return standing
 
     def _was_cut_off(self, number: int) -> bool:
-        """Whether whoever published a version ended before `CURRENT` named it."""
+        """Whether the publisher of a version ended before `CURRENT` named it."""
         return number > (self.current() or 0) and [v.number for v in self._in_sight()[-1:]] == [number]
 
     def _in_sight(self) -> list[Version]:
         return [version for version in self.versions() if not version.withdrawn]
 
     def _date(self, version: Version) -> str:
-        """Returns the day that a version is of; "" for what is no whole version, which stands in nobody's way."""
+        """Returns the day of a version; "" if it is not whole, which holds no other version back."""
         try:
             return self.manifest(version).date
         except TornCheckpointError:
@@ -358,7 +337,7 @@ class Serving:
         if version.withdrawn:
             turn.bring_back(version.number)
         self._point(turn, version.number)
-        # Only now: whoever reads by CURRENT has another one, and whoever takes the highest number gets the same.
+        # Only now: readers by CURRENT have another one, and those by the highest number get the same.
         for other in self.versions():
             if other.number > version.number and not other.withdrawn:
                 turn.withdraw(other.number)
@@ -375,7 +354,7 @@ class Serving:
         return tuple(version.number for version in old)
 
     def _is_ours(self, version: Version) -> bool:
-        """Whether a folder whose name is a number is a model of this name; one that is torn need not be."""
+        """Whether a folder whose name is a number is a model of this name; a torn one may not be."""
         try:
             return self.manifest(version).name == self._name
         except TornCheckpointError:

@@ -70,11 +70,7 @@ class FoundRun(NamedTuple):
 
 
 def make_plain_console(*, whole_lines: bool = False) -> Console:
-    """Returns a console for standard output, as wide as the terminal.
-
-    Args:
-        whole_lines: Never break lines without a terminal: they are read by a program.
-    """
+    """Returns a console as wide as the terminal; without a terminal, `whole_lines` are never broken."""
     piped = _LINE_WIDTH if whole_lines else _PIPED_WIDTH
     return PlainConsole(width=None if sys.stdout.isatty() else piped)
 

@@ -17,31 +17,20 @@ _CHUNK_NBYTES = 1 << 20
 
 
 class Timeouts(NamedTuple):
-    """Time limits for a cluster.
+    """Time limits for a cluster."""
 
-    Attributes:
-        connect_s: For a connection.
-        io_s: For the next byte to be received or sent.
-        deadline_s: For repeated tries, counted from the first failure.
-    """
-
-    connect_s: float = 4.0
-    io_s: float = 10.0
-    deadline_s: float = 60.0
+    connect_s: float = 4.0  # For a connection
+    io_s: float = 10.0  # For the next byte to be received or sent
+    deadline_s: float = 60.0  # For repeated tries, counted from the first failure
 
 
 class FileEntry(NamedTuple):
-    """One directory entry, or one file of a recursive listing.
-
-    Attributes:
-        nbytes: Size of a file; 0 for a folder.
-        modified_ms: Last change of a file's content or of a folder's entries, in milliseconds since the epoch.
-    """
+    """One directory entry, or one file of a recursive listing."""
 
     path: str
-    nbytes: int
+    nbytes: int  # Size of a file; 0 for a folder
     is_dir: bool
-    modified_ms: int = 0
+    modified_ms: int = 0  # Last change of a file's content or of a folder's entries, in milliseconds since the epoch
 
 
 class Storage(Protocol):
@@ -52,11 +41,7 @@ class Storage(Protocol):
     """
 
     def stat(self, path: str) -> FileEntry:
-        """Returns the entry.
-
-        Raises:
-            StorageNotFoundError: nothing is there.
-        """
+        """Returns the entry. Raises `StorageNotFoundError` if nothing is there."""
 
     def exists(self, path: str) -> bool:
         """Whether the path exists."""
@@ -67,11 +52,7 @@ class Storage(Protocol):
         return True
 
     def list(self, path: str) -> tuple[FileEntry, ...]:
-        """Returns the folder's entries, sorted by path.
-
-        Raises:
-            StorageNotFoundError: no folder is there.
-        """
+        """Returns the folder's entries, sorted by path. Raises `StorageNotFoundError` if no folder is there."""
 
     def walk(self, path: str) -> Iterator[FileEntry]:
         """Yields every file below the folder, sorted by path, except hidden files and those in hidden folders.
@@ -100,11 +81,7 @@ class Storage(Protocol):
         """
 
     def read_bytes(self, path: str) -> bytes:
-        """Returns a small file's content.
-
-        Raises:
-            StorageNotFoundError: no file is there.
-        """
+        """Returns a small file's content. Raises `StorageNotFoundError` if no file is there."""
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Writes a small file atomically, replacing an existing one; makes the folders above it."""
@@ -141,18 +118,10 @@ class Storage(Protocol):
         return self.checksum(target)
 
     def checksum(self, path: str) -> str:
-        """Returns the SHA-256 of the stored content, in hex.
-
-        Raises:
-            StorageNotFoundError: no file is there.
-        """
+        """Returns the SHA-256 of the stored content, in hex. Raises `StorageNotFoundError` if no file is there."""
 
     def make_dirs(self, path: str) -> None:
-        """Makes the folder and those above it, unless they exist.
-
-        Raises:
-            StorageExistsError: a file is there.
-        """
+        """Makes the folder and those above it, unless they exist. Raises `StorageExistsError` if a file is there."""
 
     def rename(self, source: str, target: str) -> None:
         """Renames a file or folder atomically. The folder above the target is not made: a commit's fence relies on it.

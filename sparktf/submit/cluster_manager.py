@@ -35,10 +35,10 @@ class YarnManager:
         return self._managers.step_mib
 
     def wait(self, waiting: Callable[[float], None], within_s: float = KNOBS.resource_manager_wait_s) -> None:
-        """Waits until a ResourceManager accepts connections. Raises `ReservationError` if none does in time.
+        """Waits until a ResourceManager accepts connections, calling `waiting` with the seconds left.
 
-        Args:
-            waiting: Called with the seconds left.
+        Raises:
+            ReservationError: none does in time.
         """
         wait_for_resource_manager(self._managers, waiting, within_s)
 

@@ -51,11 +51,7 @@ def base_python(prefix: Path) -> Path:
 
 
 def environment_entries(prefix: Path, extra: dict[str, Path]) -> list[ArchiveMember]:
-    """Returns the members of the archive by name.
-
-    Args:
-        extra: Module name -> its file or folder, for modules that are importable but not installed.
-    """
+    """Returns the archive's members by name, with `extra` modules (name -> file or folder) that are not installed."""
     site = site_packages(prefix)
     members = {entry.name: entry for entry in _walk(prefix, prefix, "")}
     inside = site.relative_to(prefix).as_posix()

@@ -37,11 +37,7 @@ class Follower:
         self._seen.update(self._segments())
 
     def poll(self, application: str | None = None) -> None:
-        """Shows new events. A storage that fails for a while is waited out.
-
-        Args:
-            application: Only its driver's events; None for any driver's.
-        """
+        """Shows new events, only of an application's driver if given. Waits out a storage that fails for a while."""
         for path in self._segments():
             if path in self._seen:
                 continue

@@ -59,11 +59,7 @@ def check_java(programs: Programs) -> None:
 
 
 def check_python(python: str, setting: str) -> None:
-    """Refuses a Python that cannot run sparktf, unless it is this process's. Raises `PreflightError`.
-
-    Args:
-        setting: The setting that names it.
-    """
+    """Refuses a Python, named by `setting`, that cannot run sparktf, if not this process's. Raises `PreflightError`."""
     if python == sys.executable:
         return
     version, missing = _asked(python, setting)

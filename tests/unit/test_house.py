@@ -23,7 +23,7 @@ AS_ELSEWHERE = {"export_saved_model", "single_node_env"}
 """Functions that two modules of TensorFlowOnSpark have, each under this name: its scripts call both."""
 _NO_NOUN = re.compile(r"(?:(?:Returns|Yields) )?[Ww]hat\b")
 _NO_NUMBER = re.compile(r"\b[Ss]o (?:many|much|long|often)\b")
-NOT_PLAIN_YET = {"compat", "driver", "executor", "feed", "published", "storage", "wire"}
+NOT_PLAIN_YET = {"executor", "feed", "wire"}
 """Rooms with docstrings that say "what" or "so many" for a noun or a number that has a name. None is added."""
 
 

@@ -60,17 +60,17 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Has `import tensorflowonspark` find our modules in this process, from now on."""
+    """Makes `import tensorflowonspark` find our modules in this process, from now on."""
     if not any(type(finder).__name__ == _Finder.__name__ for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     there = sys.modules.get(ALIAS)
-    if there is not None:  # what `write_shim` makes, while it is imported: what is below it, the finder finds
+    if there is not None:  # the module of `write_shim`, during its import: the finder finds its submodules
         there.__path__ = []
         vars(there)["__version__"] = VERSION
 
 
 def write_shim(path: Path) -> Path:
-    """Writes a zip for `--py-files`, in which `tensorflowonspark` is ours; returns where."""
+    """Writes a zip for `--py-files`, in which `tensorflowonspark` is ours; returns its path."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{ALIAS}/__init__.py", _SHIM)
     return path

@@ -14,7 +14,7 @@ _USAGE = """usage: python -m sparktf.compat.tensorflowonspark script.py [argumen
 
 
 def main() -> None:
-    """Runs what the command line names."""
+    """Runs the script on the command line."""
     arguments = sys.argv[1:]
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_USAGE, file=sys.stdout if arguments else sys.stderr)

@@ -18,9 +18,9 @@ PORT = "TENSORBOARD_PORT"
 
 
 class Board:
-    """A TensorBoard process, which ends with this one, whatever ends that.
+    """A TensorBoard process, which ends with this process in any case.
 
-    It asks nobody who they are: so it listens at one address alone.
+    It has no authentication, so it listens at one address only.
 
     Attributes:
         url: Where it is.
@@ -31,8 +31,8 @@ class Board:
 
         Args:
             host: The address.
-            folder: What it shows.
-            environment: Where the port may stand.
+            folder: The logs.
+            environment: May set the port.
 
         Raises:
             PreflightError: it is not installed, or cannot be started; or its port is taken.
@@ -46,7 +46,7 @@ class Board:
         self.url = f"http://{host}:{port}"
         self._process: subprocess.Popen[bytes] | None = None
         self._begun = threading.Event()
-        # What the kernel is to end with its parent ends with the thread that has started it: so that one stays.
+        # The kernel ends the child with the thread that has started it, so that thread stays.
         self._thread = threading.Thread(target=self._run, name="tensorboard", daemon=True)
         self._thread.start()
         self._begun.wait()

@@ -23,7 +23,7 @@ from sparktf.process.ports import LOOPBACK
 from sparktf.wire.guest import GuestNode
 
 _EPOCHS = 10
-"""What `num_epochs=0` stands for in TensorFlowOnSpark: a number that is large."""
+"""The meaning of `num_epochs=0` in TensorFlowOnSpark: a large number."""
 _STREAMS = (
     "DStreams are not supported: train on the batches of a Structured Streaming query instead, by calling train() in "
     "foreachBatch, or run a job for each period"
@@ -64,10 +64,10 @@ class TFCluster:
         feed_timeout: int = 600,
         qname: str = "input",
     ) -> None:
-        """Feeds an RDD to the workers as often as there are epochs, and returns when its rows were taken.
+        """Feeds an RDD to the workers for each epoch, and returns when its rows were taken.
 
-        Workers get as many rows as each other, but for one, however the partitions are; where there are parameter
-        servers, each gets the partitions that are computed beside it.
+        Workers get equally many rows, but for one, however the partitions are; where there are parameter servers, each
+        gets the partitions that are computed beside it.
 
         Args:
             num_epochs: 0 for ten.
@@ -90,7 +90,7 @@ class TFCluster:
         feed_timeout: int = 600,
         qname: str = "input",
     ) -> RDD[Any]:
-        """Returns the result of each row, in the rows' order; they are computed when someone asks for them.
+        """Returns the result of each row, in the rows' order, evaluated lazily.
 
         Raises:
             SparkTFError: a function failed.
@@ -99,11 +99,11 @@ class TFCluster:
         return self._guests.answers(dataRDD)
 
     def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = 259200) -> None:
-        """Says that no more rows come, waits until all workers have returned, and ends the cluster.
+        """Ends the feed, waits until all workers have returned, and ends the cluster.
 
         Args:
             ssc: A StreamingContext, which is not supported.
-            grace_secs: So long an evaluator, or what else still runs, may go on.
+            grace_secs: Time for an evaluator, or other running nodes, to go on.
             timeout: In seconds; -1 for none.
 
         Raises:
@@ -117,13 +117,13 @@ class TFCluster:
             self._close()
 
     def tensorboard_url(self) -> str | None:
-        """Returns where TensorBoard is; None where none was asked for."""
+        """Returns TensorBoard's address; None if it was not started."""
         return None if self._board is None else self._board.url
 
     def show_board(self) -> None:
         """Starts TensorBoard beside the driver.
 
-        It listens at loopback where all nodes are on this machine, else at the driver's address; at TENSORBOARD_PORT of
+        It listens at loopback if all nodes are on this machine, else at the driver's address; at TENSORBOARD_PORT of
         the driver's environment, or any free port.
 
         Raises:
@@ -213,11 +213,11 @@ def make_guests(
     here: int = 0,
     context: Callable[[GuestNode, GuestQueue | None], TFNodeContext] = TFNodeContext.of,
 ) -> Guests:
-    """Returns guests that have begun.
+    """Returns functions that have begun on the nodes.
 
     Args:
-        context: Makes what the function is told.
-        here: So many of the first nodes run beside the driver.
+        context: Makes the context of a function.
+        here: The number of first nodes that run beside the driver.
     """
     shim = Path(str(sc._temp_dir)) / "sparktf-tensorflowonspark.zip"
     if not shim.exists():
@@ -241,7 +241,7 @@ def make_guests(
 def cluster_template(
     num_executors: int, num_ps: int, master_node: str | None, *, eval_node: bool
 ) -> dict[str, list[int]]:
-    """Returns which nodes have which names: parameter servers first, then a master, an evaluator, and workers.
+    """Returns the nodes' numbers by name: parameter servers first, then a master, an evaluator, and workers.
 
     Raises:
         ConfigError: there are too few nodes, or none that works.

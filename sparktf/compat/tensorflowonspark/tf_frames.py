@@ -23,7 +23,7 @@ _CHUNK_ROWS = 256
 _SQL = {ListKind.INT64: t.LongType(), ListKind.FLOAT: t.DoubleType()}
 _DOUBLE = {"float": "double", "array<float>": "array<double>"}
 _loaded: dict[int, DataFrame] = {}
-"""DataFrames that were loaded, by their ids."""
+"""Loaded DataFrames by id."""
 
 
 def isLoadedDF(df: DataFrame) -> bool:
@@ -39,10 +39,10 @@ def saveAsTFRecords(df: DataFrame, output_dir: str) -> None:
 def loadTFRecords(sc: SparkContext, input_dir: str, binary_features: Sequence[str] = ()) -> DataFrame:
     """Returns TFRecord files as a DataFrame, whose columns are in the order of their names.
 
-    Floats are doubles, as theirs are.
+    Floats become doubles, as in TensorFlowOnSpark.
 
     Args:
-        binary_features: Those that are bytes; others that are UTF-8 are text.
+        binary_features: Features that are bytes; others are text if they are UTF-8.
     """
     df = tfrecords.read(SparkSession(sc), input_dir)
     columns = []
@@ -59,7 +59,7 @@ def toTFExample(
 ) -> Callable[[Iterable[Row]], Iterator[tuple[bytearray, None]]]:
     """Returns a function for `mapPartitions` that makes an Example of each row, as `saveAsNewAPIHadoopFile` takes them.
 
-    A null is a feature that the Example does not have.
+    The Example lacks the feature of a null.
 
     Args:
         dtypes: Of the DataFrame: its `dtypes`.
@@ -82,11 +82,11 @@ def toTFExample(
 def fromTFExample(iter: Iterable[tuple[bytes | bytearray, Any]], binary_features: Sequence[str] = ()) -> list[Row]:
     """Returns the rows of Examples, columns in the order of their names: a function for `mapPartitions`.
 
-    A feature of one value is that value, of several a list, and of none None.
+    A feature of one value becomes that value, of several a list, of none None.
 
     Args:
         iter: Pairs of an Example and anything, as `newAPIHadoopFile` gives them.
-        binary_features: Those that are bytes; others that are UTF-8 are text.
+        binary_features: Features that are bytes; others are text if they are UTF-8.
     """
     rows = []
     for record, *_ in iter:
@@ -100,7 +100,7 @@ def infer_schema(example: Any, binary_features: Sequence[str] = ()) -> t.StructT
 
     Args:
         example: A `tf.train.Example`, or its bytes.
-        binary_features: Those that are bytes; others are text.
+        binary_features: Features that are bytes; others are text.
     """
     record = example.SerializeToString() if hasattr(example, "SerializeToString") else bytes(example)
     features = sorted(read_example(record).items())

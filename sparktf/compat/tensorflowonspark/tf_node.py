@@ -1,4 +1,4 @@
-"""What a function gets on its node: TensorFlowOnSpark's context, its feed, and its paths."""
+"""The arguments of a function on its node: TensorFlowOnSpark's context, its feed, and its paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORKING = ("master", "chief", "worker")
 
 
 class TFNodeContext:
-    """Who a node is, and what it can ask for.
+    """A node's identity, and its services for the function.
 
     Attributes:
         executor_id: Its number among all nodes; `worker_num` is the same.
@@ -22,7 +22,7 @@ class TFNodeContext:
         task_index: Its number among those of its name.
         cluster_spec: Name -> addresses ("host:port").
         num_workers: How many nodes work: no servers, no evaluator.
-        defaultFS: What paths without a scheme lie on.
+        defaultFS: The file system of paths without a scheme.
         working_dir: Where the driver was started.
         mgr: Its feed, for `DataFeed`.
     """
@@ -56,7 +56,7 @@ class TFNodeContext:
 
     @classmethod
     def alone(cls, node: GuestNode, queue: GuestQueue | None) -> TFNodeContext:
-        """Returns the context of one of several instances that know nothing of each other but how many they are."""
+        """Returns the context of one of several independent instances, which know only their number."""
         found = cls(node.number, defaultFS=node.default_fs)
         found.num_workers = sum(len(addresses) for addresses in node.cluster.values())
         return found
@@ -72,11 +72,7 @@ class TFNodeContext:
         qname_out: str = "output",
         input_mapping: Mapping[str, str] | None = None,
     ) -> DataFeed:
-        """Returns the node's feed.
-
-        Raises:
-            RuntimeError: Spark feeds this node nothing.
-        """
+        """Returns the node's feed. Raises `RuntimeError` if Spark feeds this node nothing."""
         return DataFeed(self.mgr, train_mode, qname_in, qname_out, input_mapping)
 
     def release_port(self) -> None:
@@ -92,10 +88,7 @@ class TFNodeContext:
 
 
 class DataFeed:
-    """The rows that Spark feeds to a node.
-
-    Batches come out of columns; a row is what it was in the RDD.
-    """
+    """The rows that Spark feeds to a node. Batches are made from columns; rows are the same as in the RDD."""
 
     def __init__(
         self,
@@ -122,7 +115,7 @@ class DataFeed:
 
     @property
     def done_feeding(self) -> bool:
-        """Whether there are no rows any more."""
+        """Whether no rows are left."""
         return self.mgr.is_over
 
     def next_batch(self, batch_size: int) -> Any:
@@ -134,23 +127,23 @@ class DataFeed:
         return {tensor: list(columns[i]) for i, tensor in enumerate(self.input_tensors)}
 
     def should_stop(self) -> bool:
-        """Whether there are no rows any more, or none are wanted."""
+        """Whether no rows are left, or none are wanted."""
         return self.mgr.is_over
 
     def batch_results(self, results: Any) -> None:
-        """Gives the results of the last rows to who asked for them by `TFCluster.inference`, one for each row."""
+        """Gives the results of the last rows to the caller of `TFCluster.inference`, one for each row."""
         self.mgr.answer(list(results))
 
     def terminate(self) -> None:
-        """Wants no more rows: those that come are dropped."""
+        """Wants no more rows: later ones are dropped."""
         self.mgr.terminate()
 
 
 def hdfs_path(ctx: Any, path: str) -> str:
     """Returns a path as TensorFlow finds it.
 
-    One without a scheme lies on the default file system; a relative one in the user's folder there, or where the driver
-    was started.
+    Without a scheme it is on the default file system; a relative one is in the user's folder there, or in the driver's
+    working folder.
     """
     scheme, separator, _ = path.partition("://")
     if separator and scheme in _SCHEMES:
@@ -165,20 +158,12 @@ def hdfs_path(ctx: Any, path: str) -> str:
 
 
 def start_cluster_server(ctx: Any, num_gpus: int = 1, rdma: bool = False) -> Any:
-    """Is of TensorFlow 1.
-
-    Raises:
-        RuntimeError: always.
-    """
+    """Raises `RuntimeError`: this is of TensorFlow 1."""
     raise RuntimeError("start_cluster_server is of TensorFlow 1: use tf.distribute strategies, which read TF_CONFIG")
 
 
 def export_saved_model(sess: Any, export_dir: str, tag_set: str, signatures: Any) -> None:
-    """Is of TensorFlow 1.
-
-    Raises:
-        RuntimeError: always.
-    """
+    """Raises `RuntimeError`: this is of TensorFlow 1."""
     raise RuntimeError("export_saved_model with a session is of TensorFlow 1: use model.export or tf.saved_model.save")
 
 

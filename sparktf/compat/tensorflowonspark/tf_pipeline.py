@@ -61,7 +61,7 @@ _PARAMS: dict[str, tuple[str, str, Any]] = {
     "signature_def_key": ("SignatureDefKey", "which signature of the SavedModel scores", _TEXT),
     "tag_set": ("TagSet", "tags of the SavedModel's graph, with commas between", _TEXT),
 }
-"""TensorFlowOnSpark's Params: what comes after `set` and `get`, what it is, and what it takes."""
+"""TensorFlowOnSpark's Params: name after `set` and `get`, description, and converter."""
 
 
 def _with_params(*names: str) -> Any:
@@ -177,10 +177,10 @@ class TFEstimator(Estimator["TFModel"], TFParams):
     "input_mapping", "output_mapping", "batch_size", "model_dir", "export_dir", "signature_def_key", "tag_set"
 )
 class TFModel(Model, TFParams):
-    """Scores with a SavedModel, whoever made it: in a process of its own on each executor."""
+    """Scores with any SavedModel, in a process of its own on each executor."""
 
     def __init__(self, tf_args: Any) -> None:
-        """Takes arguments, of which none matters for scoring."""
+        """Takes arguments, which scoring ignores."""
         super().__init__()
         self.args = Namespace(tf_args)
         self._setDefault(
@@ -256,7 +256,7 @@ def saved_model(
 def _signature(
     storage: Storage, folder: str, files: Sequence[str], key: str, signature: str, tags: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Returns the inputs and outputs of a signature. Raises what `saved_model` does."""
+    """Returns the inputs and outputs of a signature. Raises as `saved_model`."""
     if (known := _known.get((key, signature, *tags))) is not None:
         return known
     with tempfile.TemporaryDirectory(prefix="sparktf-model-") as local:
@@ -274,7 +274,7 @@ def _signature(
 
 
 def _feature(dataset: DataFrame, column: str, name: str, dtype: str, shape: list[int | None] | None) -> Feature:
-    """Returns how a column becomes an input: a list as its rows are long, whatever shape the input has."""
+    """Returns the feature of a column for an input: lists have the lengths of the rows, whatever the input's shape."""
     kind = dataset.schema[column].dataType
     places: tuple[int, ...] = ()
     if isinstance(kind, (t.ArrayType, t.UserDefinedType)):
@@ -288,6 +288,6 @@ def _feature(dataset: DataFrame, column: str, name: str, dtype: str, shape: list
 
 
 def single_node_env(args: Any) -> None:
-    """Has a function's arguments be those of the command line, where they are a list."""
+    """Replaces a function's arguments by those of the command line, if they are a list."""
     if isinstance(args, list):
         sys.argv = args

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def single_node_env(num_gpus: int = 1, worker_index: int = -1, nodes: Sequence[str] = ()) -> None:
-    """Has TensorFlow use the processor: sparktf leaves graphics processors to who runs the executors."""
+    """Makes TensorFlow use the CPU: sparktf leaves GPUs to the operators of the executors."""
     del num_gpus, worker_index, nodes
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 

@@ -19,7 +19,7 @@ def export_saved_model(model: Any, export_dir: str, is_chief: bool = False) -> N
 
 
 def disable_auto_shard(options: Any) -> None:
-    """Has tf.data leave a dataset's rows to each worker as they are."""
+    """Makes tf.data leave a dataset's rows to each worker as they are."""
     tensorflow = importlib.import_module("tensorflow")
     options.experimental_distribute.auto_shard_policy = tensorflow.data.experimental.AutoShardPolicy.OFF
 

@@ -1,5 +1,5 @@
-"""One attempt: its books, and what they say is to be done, as functions of (state, now).
+"""One attempt: its books, and the actions that follow from them, as functions of (state, now).
 
-May import the plan. Never touches storage, starts nothing, and never waits: all of it runs under the lock, but for what
+May import the plan. Never touches storage, starts nothing, and never waits: all of it runs under the lock, except what
 `Attempt.assignment` returns, which deals.
 """

@@ -1,4 +1,4 @@
-"""What to change in the ratio of workers to parameter servers: a function of how their time went."""
+"""Advice on the ratio of workers to parameter servers: a function of how their time was spent."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Mapping, Sequence
 from sparktf.results.usage import Usage, WorkTime
 
 _LEAST_S = 10.0
-"""Workers that train for less tell more about their start than about training."""
+"""Shorter trainings show more of the workers' start than of training."""
 _MOST = 0.5
-"""The share of their time from which on workers mostly do one thing."""
+"""Fraction of the workers' time above which they mostly do one thing."""
 _FULL = 0.75
-"""The share of its cores from which on a process is saturated."""
+"""Fraction of its cores above which a process is saturated."""
 _CALM = 0.4
-"""How busy parameter servers may be after they take over the work of others."""
+"""The highest load of parameter servers after they take over the work of others."""
 
 
 def advise(
     workers: Mapping[str, Usage], servers: Mapping[str, Usage], coordinator: Usage, *, server_nbytes: int
 ) -> str:
-    """Returns one line: what to change, with the figure behind it; "" where nothing follows from the figures.
+    """Returns one line: the change to make, with the figure behind it; "" where nothing follows from the figures.
 
     Args:
         workers: By node; `servers` likewise.

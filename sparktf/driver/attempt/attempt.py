@@ -1,4 +1,4 @@
-"""One attempt: the trainers of a fixed gang, what they report, and what follows from it."""
+"""One attempt: the trainers of a fixed gang, their reports, and the consequences."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Attempt(Crew):
         epochs: Row accounts by epoch.
         warnings: Each once.
         start: Where it has begun.
-        fed: What it knows of rows that Spark feeds.
+        fed: Its books of rows that Spark feeds.
         losses: Trainers that were lost while it went on.
         evaluation: The state of the evaluator, if there is one.
-        commits: What it is to read.
+        commits: The commits that the evaluator is to read.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Attempt(Crew):
         return TrainerOrders(orders=self.losses.order(self.trainers[node] for node in workers), beat_s=beat_s)
 
     def assignment(self, message: AssignmentRequest) -> Callable[[], AssignmentAnswer]:
-        """Returns what answers a node, to be called without the lock: dealing may take seconds."""
+        """Returns a function that answers a node; to be called without the lock, since dealing may take seconds."""
         self.hear(message)
         stream, epoch = message.stream, message.epoch
         if self.fed.ledger is not None and stream in self._plan.staged:
@@ -133,7 +133,7 @@ class Attempt(Crew):
         return partial(shares.answer, number)
 
     def lease_blocks(self, message: BlockLeaseRequest) -> Callable[[], BlockLease]:
-        """Returns what answers a worker, to be called without the lock: the first of an epoch may wait for seconds."""
+        """Returns a function that answers a worker; to be called without the lock: the first call takes seconds."""
         self.hear(message)
         return partial(self._leases.lease, message)
 
@@ -213,7 +213,7 @@ class Attempt(Crew):
 
     @property
     def failures(self) -> list[ErrorRecord]:
-        """What has failed, in the order in which it was told."""
+        """All failures, in the order of their reports."""
         return [self.losses.explain(failure, self._reporters) for failure in self._failures.told]
 
     @property
@@ -222,13 +222,13 @@ class Attempt(Crew):
         return not self.failures and self.evaluation.is_done(self.trainers)
 
     def outcome(self) -> Standing:
-        """Returns where the attempt stands now, and what `apply` is to note; changes nothing."""
+        """Returns the attempt's present state, and the changes that `apply` is to note; changes nothing."""
         since = Since(self._started_s, self.fed.moved_s)
         known = Known(self.trainers, self._failures.told, self.losses, self.evaluation, self._reporters, since)
         return standing(known, Now(self._clock(), self._wall()), self._timeouts)
 
     def apply(self, found: Standing) -> Outcome:
-        """Notes what was found while the attempt runs, and returns where it stands."""
+        """Notes the changes that `outcome` found, and returns the attempt's state."""
         if self.state is not AttemptState.RUNNING:
             return found.outcome
         self.evaluation = found.evaluation
@@ -243,17 +243,17 @@ class Attempt(Crew):
         return found.outcome
 
     def all_committed(self) -> None:
-        """Notes that nothing waits to be committed: once the training is done, nothing more will be."""
+        """Notes that no commit is pending: once the training is done, there will be no other."""
         if self.evaluation.is_trained:
             self.commits.end()
 
     def progress(self) -> list[Progress]:
-        """Returns where the run is: all trainers while the gang starts, then those that tell it."""
+        """Returns the progress of the run: of all trainers while the gang starts, then of the reporters."""
         starts = any(trainer.ready is None and not trainer.incarnation for trainer in self.trainers.values())
         return [self.trainers[node].progress for node in (self.trainers if starts else self._reporters)]
 
     def vacant(self) -> tuple[Vacancy, ...]:
-        """Returns the nodes that are to get another trainer."""
+        """Returns the nodes that need another trainer."""
         goes_on = not self.failures and self.state is AttemptState.RUNNING
         return self.evaluation.vacant(self.losses.vacant(self.trainers)) if goes_on else ()
 
@@ -265,7 +265,7 @@ class Attempt(Crew):
             jvm: Identity of its executor.
 
         Raises:
-            LifecycleError: the node has one.
+            LifecycleError: the node has a trainer.
         """
         successor = self.losses.successor(self.trainers[node], agent, host, address, self._clock())
         self.trainers = {**self.trainers, node: successor}
@@ -275,7 +275,7 @@ class Attempt(Crew):
         return successor
 
     def take_saves(self) -> list[Save]:
-        """Returns, and forgets, the checkpoints that are whole, oldest first; none after rows that do not add up."""
+        """Returns, and forgets, the whole checkpoints, oldest first; none after rows that do not add up."""
         # The next attempt would go on from there, and the lost rows would never be trained.
         saves = self._uploads.collect(lambda uploads: self.evaluation.saved(uploads, self.trainers, self.start))
         return [save for save in saves if not is_wrong_before(save.cursor.epoch, self.epochs.values())]
@@ -315,7 +315,7 @@ class Attempt(Crew):
             self.warnings.append(text)
 
     def _reporter(self, message: NodeMessage) -> None:
-        """Hears a trainer that tells where the run is. Raises `RefusedError` if it does not."""
+        """Hears a trainer that reports progress. Raises `RefusedError` if it is not a reporter."""
         self.hear(message)
         if message.node not in self._reporters:
             raise RefusedError(f"{message.node} does not tell where the run is")

@@ -1,4 +1,4 @@
-"""Which commits an evaluator reads, and which may be removed meanwhile: functions of what is there and known."""
+"""Which commits an evaluator reads, and which may be removed meanwhile: functions of the known commits."""
 
 from __future__ import annotations
 
@@ -13,23 +13,17 @@ from sparktf.wire.restore import BestWeights, Committed, NextCommit, Restore
 
 @dataclass(frozen=True, slots=True)
 class KnownCommits:
-    """Commits and results.
+    """Commits and results."""
 
-    Attributes:
-        there: Commits that may be read, oldest first.
-        results: By step, as far as they are evaluated; None where no metrics are known of what was.
-        reading: Step of the one that is being read.
-        is_whole: Nothing more will be committed.
-    """
-
-    there: tuple[Committed, ...] = ()
+    there: tuple[Committed, ...] = ()  # Commits that may be read, oldest first
+    # By step, of evaluated commits; None without metrics
     results: Mapping[int, Evaluation | None] = field(default_factory=dict)
-    reading: int | None = None
-    is_whole: bool = False
+    reading: int | None = None  # Step of the commit being read
+    is_whole: bool = False  # Nothing more will be committed
 
 
 def next_commit(known: KnownCommits) -> Committed | None:
-    """Returns what is evaluated next: the newest commit, unless it is already. Older ones are left out."""
+    """Returns the commit to evaluate next: the newest, unless it is evaluated already. Older ones are skipped."""
     newest = known.there[-1] if known.there else None
     return None if newest is None or newest.step in known.results else newest
 
@@ -40,7 +34,7 @@ def is_over(known: KnownCommits) -> bool:
 
 
 def best_commit(known: KnownCommits, rule: KeepRule | None) -> BestWeights | None:
-    """Returns the best of the commits that are there and evaluated; None without a rule, or without numbers."""
+    """Returns the best evaluated commit that still exists; None without a rule, or without numbers."""
     results = (known.results.get(commit.step) for commit in known.there)
     best = rule.best(result for result in results if result is not None) if rule is not None else None
     if best is None:
@@ -50,25 +44,25 @@ def best_commit(known: KnownCommits, rule: KeepRule | None) -> BestWeights | Non
 
 
 def may_go(known: KnownCommits, steps: Sequence[int], rule: KeepRule | None) -> tuple[int, ...]:
-    """Returns which of these commits, newer ones being there, may be removed: not what is being read, nor the best."""
+    """Returns which of these outdated commits may be removed: not the one being read, nor the best."""
     best = best_commit(known, rule)
     stay = {known.reading, None if best is None else best.evaluation.step}
     return tuple(step for step in steps if step not in stay)
 
 
 def epoch_of(cursor: Cursor) -> int:
-    """Returns the epoch in which the last step was before a cursor; `BEGUN` before the first step."""
+    """Returns the epoch of the last step before a cursor; `BEGUN` before the first step."""
     return cursor.epoch if cursor.rows else cursor.epoch - 1
 
 
 class Commits:
-    """The commits of one attempt, as its evaluator comes to know them.
+    """The commits of one attempt, as its evaluator learns of them.
 
-    Thread-safe: who commits tells of it, and asks what may go, without the lock that nodes report under.
+    Thread-safe: the committing thread reports to it, and asks what may go, without the lock that nodes report under.
     """
 
     def __init__(self, restore: Restore | None = None) -> None:
-        """Takes what an attempt begins with: its weights, and the best before."""
+        """Begins with the restored weights of an attempt, and the best before."""
         self._lock = threading.Lock()
         self._known = KnownCommits()
         if restore is None:
@@ -91,7 +85,7 @@ class Commits:
             self._known = replace(self._known, there=(*self._known.there, commit))
 
     def evaluated(self, evaluation: Evaluation) -> None:
-        """Notes a result; told again, it counts once."""
+        """Notes a result; a repeated one counts once."""
         with self._lock:
             known = self._known
             reading = None if known.reading == evaluation.step else known.reading
@@ -103,11 +97,7 @@ class Commits:
             self._known = replace(self._known, is_whole=True)
 
     def next(self, rule: KeepRule | None) -> NextCommit:
-        """Returns what an evaluator does next, and takes what it is given for being read from now on.
-
-        Args:
-            rule: By what the best weights are known, if they are kept.
-        """
+        """Returns the evaluator's next commit, being read from now on; `rule`, if any, chooses the best weights."""
         with self._lock:
             commit = next_commit(self._known)
             self._known = replace(self._known, reading=commit.step if commit else None)
@@ -117,7 +107,7 @@ class Commits:
             return NextCommit(is_over=True, best=best_commit(self._known, rule), last=there[-1] if there else None)
 
     def release(self, steps: Sequence[int], rule: KeepRule | None) -> tuple[int, ...]:
-        """Returns which of these commits may be removed now: nobody is told to read them from then on."""
+        """Returns which of these commits may be removed now: from then on nobody is told to read them."""
         with self._lock:
             going = may_go(self._known, steps, rule)
             there = tuple(commit for commit in self._known.there if commit.step not in going)

@@ -1,4 +1,4 @@
-"""The course of one attempt as the report draws it: samples that stay few however long it takes.
+"""The course of one attempt for the report: a bounded number of samples, however long it takes.
 
 It looks once a second at first. When there are too many samples it drops every second one, and looks half as often.
 """
@@ -16,23 +16,19 @@ from sparktf.results.usage import Made, Staleness, Usage
 from sparktf.topology import NodeId
 
 _MOST = 200
-"""The most samples that are kept."""
+"""The most samples kept."""
 _LEAST = 20
 _MOST_ROWS = 20_000
-"""Samples times nodes: of hundreds of nodes there are fewer samples, but not fewer than `_LEAST`."""
+"""Samples times nodes: hundreds of nodes have fewer samples, but at least `_LEAST`."""
 
 _FIRST_TOLD_S = 60.0
 _LATER = 1.5
-"""The course is told after a minute, and then each time the attempt is this many times as old."""
+"""The course is emitted after a minute, and then each time the attempt's age has grown by this factor."""
 
 
 @dataclass(slots=True)
 class AttemptCourse:
-    """The caller calls `look` often, under the roster's lock, and emits the samples when `is_due`.
-
-    Attributes:
-        began_s: When the attempt began.
-    """
+    """The caller calls `look` often, under the roster's lock, and emits the samples when `is_due`."""
 
     began_s: float
     _seconds: list[float] = field(default_factory=list)
@@ -48,11 +44,7 @@ class AttemptCourse:
     def look(
         self, now_s: float, members: Members, epochs: Mapping[int, EpochAccount], *, is_last: bool = False
     ) -> None:
-        """Takes a sample, if it is time for one, once there is an update.
-
-        Args:
-            is_last: The attempt has ended: it is time for one, also where there is one of the same update.
-        """
+        """Takes a sample if one is due, once there is an update; if `is_last`, also another one of the same update."""
         at_s = now_s - self.began_s
         if at_s < self._next_s and not is_last:
             return
@@ -74,7 +66,7 @@ class AttemptCourse:
         self._next_s = at_s + self._every_s
 
     def is_due(self, now_s: float) -> bool:
-        """Whether it is to be told of now; it then is not for a while."""
+        """Whether the samples are to be emitted now; they then are not due for a while."""
         at_s = now_s - self.began_s
         if at_s < self._told_s or not self._seconds:
             return False
@@ -82,7 +74,7 @@ class AttemptCourse:
         return True
 
     def samples(self) -> Samples:
-        """Returns what is known so far."""
+        """Returns the samples so far."""
         last = self._rows[-1] if self._rows else {}
         return Samples(
             seconds=tuple(round(at_s, 3) for at_s in self._seconds),
@@ -96,7 +88,7 @@ class AttemptCourse:
         return (self._seconds, self._steps, self._losses, self._rows)
 
     def _count(self, members: Members, epochs: Mapping[int, EpochAccount]) -> dict[NodeId, int]:
-        """Returns the rows that each node has trained. What is final of an epoch is added up once."""
+        """Returns the rows that each node has trained. Final counts of an epoch are added up once."""
         final = [a for epoch, a in epochs.items() if a.is_reported and epoch not in self._closed]
         for account in final:
             self._closed.add(account.epoch)
@@ -114,7 +106,7 @@ class AttemptCourse:
 
 
 def made_by(accounts: Iterable[EpochAccount], members: Members) -> dict[NodeId, Made]:
-    """Returns what each worker that trains by itself has trained, by the accounts of the attempt's epochs."""
+    """Returns the training of each worker that trains by itself, by the accounts of the attempt's epochs."""
     found: dict[NodeId, MadeByWorker] = {}
     for receipts in [account.receipts for account in accounts if account.receipts]:
         for node, (steps, rows) in receipts.made.items():

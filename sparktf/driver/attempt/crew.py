@@ -1,4 +1,4 @@
-"""The trainers of one attempt, whatever they do: who speaks, what has failed, who has ended, who is told to exit."""
+"""The trainers of one attempt, training or running functions: messages, failures, ends, and orders to exit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sparktf.wire.uploads import Finished
 
 
 class Crew(ABC):
-    """What trainings and functions have in common; not thread-safe, the caller holds the roster's lock.
+    """The common part of trainings and functions; not thread-safe, the caller holds the roster's lock.
 
     Attributes:
         number: Unique within the run.
@@ -51,7 +51,7 @@ class Crew(ABC):
     # ---- messages: each comes once, see `Answers` ----
 
     def hear(self, message: NodeMessage) -> Trainer:
-        """Returns the trainer that speaks, or is spoken of, which is heard with that. Raises what `speaker` does."""
+        """Returns the trainer that sends a message, or that it is about, now heard. Raises as `speaker`."""
         trainer = speaker(message, self.number, self.trainers)
         trainer.heard_s = self._clock()
         return trainer
@@ -96,7 +96,7 @@ class Crew(ABC):
         trainer.apply(TrainerEvent.EXIT)
 
     def agent_lost(self, agent: str, what: str, log: str = "") -> None:
-        """The agent of a trainer is lost, and the trainer with it: that says more than the trainer's own silence.
+        """The agent of a trainer is lost, and the trainer with it: that explains more than the trainer's own silence.
 
         Args:
             log: Where its executor's log is.
@@ -115,7 +115,7 @@ class Crew(ABC):
 
     @property
     def failures(self) -> list[ErrorRecord]:
-        """What has failed, in the order in which it was told."""
+        """All failures, in the order of their reports."""
         return [failure.record for failure in self._failures.told]
 
     @property
@@ -129,7 +129,7 @@ class Crew(ABC):
         return self.state in (AttemptState.STOPPED, AttemptState.RELEASED)
 
     def stop(self) -> None:
-        """From now on every trainer that asks is told to exit, and exits are expected."""
+        """Tells every trainer that asks to exit from now on, and expects exits."""
         self._take(AttemptEvent.STOP)
 
     def fail(self, record: ErrorRecord) -> None:
@@ -140,10 +140,10 @@ class Crew(ABC):
 
     @abstractmethod
     def _lost(self, trainer: Trainer, record: ErrorRecord) -> None:
-        """Notes that a trainer has failed, ended or was lost, with what is known of it."""
+        """Notes that a trainer has failed, ended or was lost, with the known cause."""
 
     def _is_unexplained(self, trainer: Trainer) -> bool:
-        """Whether a trainer has ended, and all that is known of it is its silence."""
+        """Whether a trainer has ended, and only its silence is known."""
         del trainer
         return False
 
@@ -154,5 +154,5 @@ class Crew(ABC):
 
 
 def exit_facts(message: TrainerExited) -> dict[str, Any]:
-    """Returns what a process that has ended leaves: the fields of an `ErrorRecord`."""
+    """Returns the `ErrorRecord` fields of a process that has ended."""
     return {"log": message.log, "log_tail": message.log_tail, "exit_code": message.exit_code}

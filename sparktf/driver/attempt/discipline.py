@@ -1,4 +1,4 @@
-"""What a strategy means for the gang, as all disciplines answer it; nobody else asks which strategy it is."""
+"""The consequences of a strategy for the gang, as all disciplines give them; no other code asks for the strategy."""
 
 from __future__ import annotations
 
@@ -31,36 +31,32 @@ class GoOn(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A node's part of an epoch: which of the nodes among whom it is dealt it is, from 0 on."""
+    """A node's part of an epoch: its number, from 0 on, among the nodes to which the epoch is dealt."""
 
     number: int
     among: tuple[NodeId, ...]
 
 
 class Discipline(Protocol):
-    """Answers for one strategy; keeps no state, and is asked under the lock."""
+    """Answers for one strategy; has no state, and is asked under the lock."""
 
     def deal(self, request: AssignmentRequest, members: Members) -> Share:
-        """Returns which part of an epoch is the part of the node that asks.
-
-        Raises:
-            RefusedError: it has none.
-        """
+        """Returns the part of an epoch of the node that asks. Raises `RefusedError` if it has none."""
 
     def reporters(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
-        """Returns which nodes say, together, where the run is.
+        """Returns the nodes that together report the run's progress.
 
-        They make its steps, so that they are late when they make none; they count its rows, and report its epochs.
+        They make its steps, count its rows and report its epochs; they are late when they make no steps.
         """
 
     def lessees(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
-        """Returns which nodes lease the rows they train as they go, and leave it to a reporter to tell of them."""
+        """Returns the nodes that lease rows as they train, and leave it to a reporter to report them."""
 
     def fed(self, stream: Stream, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
-        """Returns which nodes take the rows of a stream that Spark feeds."""
+        """Returns the nodes that take the rows of a stream that Spark feeds."""
 
     def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
-        """Returns what it means that a trainer has failed, ended or fallen silent."""
+        """Returns the consequence of a trainer's failure, end or silence."""
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
         """Returns the checkpoint that nodes have uploaded at one step; None while it is not whole."""

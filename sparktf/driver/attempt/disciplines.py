@@ -1,7 +1,7 @@
-"""The one table from a run's strategy to what it means for the gang, and its entries.
+"""The table from a run's strategy to its discipline, and the disciplines.
 
 Synchronous training is in lockstep: all nodes make every update together. Over parameter servers workers make updates
-of their own, and a coordinator tells of them.
+of their own, and a coordinator reports them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from sparktf.wire.uploads import Uploaded
 
 
 class Lockstep:
-    """See `Discipline`: whatever one node does, all do, and without one there is no update."""
+    """See `Discipline`: all nodes do the same, and without one there is no update."""
 
     def deal(self, request: AssignmentRequest, members: Members) -> Share:
-        """See `Discipline`. All nodes, which are workers, share an epoch among themselves, at once."""
+        """See `Discipline`. An epoch is dealt to all nodes, which are workers, at once."""
         return Share(request.node.index, tuple(members))
 
     def reporters(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
@@ -47,7 +47,7 @@ class Lockstep:
         return Fail(record)
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
-        """See `Discipline`. Each node tells what it has trained, and the chief has the files."""
+        """See `Discipline`. Each node reports its training, and the chief has the files."""
         if any(node not in uploads for node in members):
             return None
         return joined_save(start, [uploads[node] for node in members])
@@ -58,10 +58,10 @@ class Lockstep:
 
 
 class Asynchronous:
-    """See `Discipline`: the coordinator, which has the role of the chief, says where the run is."""
+    """See `Discipline`: the coordinator, which has the role of the chief, reports progress."""
 
     def deal(self, request: AssignmentRequest, members: Members) -> Share:
-        """See `Discipline`. The coordinator evaluates alone; what is trained, workers lease as they go."""
+        """See `Discipline`. The coordinator evaluates alone; workers lease the training rows."""
         if request.stream is Stream.TRAIN or request.node.role is not Role.CHIEF:
             raise RefusedError(f"{request.node} has no share of {request.stream}: workers lease rows as they go")
         return Share(0, (request.node,))
@@ -81,15 +81,16 @@ class Asynchronous:
     def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace:
         """See `Discipline`. Workers are replaced, also while the gang starts: the coordinator waits for all of them.
 
-        One that was lost while TensorFlow connected to it takes the coordinator with it, which holds nothing yet. What
-        the others hold, or decide later, cannot be had again; and whatever a worker refuses, the next one will.
+        A worker lost while TensorFlow connects to it takes the coordinator with it, which holds nothing yet. The state
+        of other nodes, or of a later coordinator, is lost with them; and an error of one worker's, the next one would
+        raise.
         """
         is_followed = member.node.role is Role.WORKER or _has_lost_workers_at_its_start(member, members)
         is_loss = is_followed and record.verdict is Verdict.INFRASTRUCTURE
         return Replace(member.node) if is_loss else Fail(record)
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:
-        """See `Discipline`. The coordinator tells what all workers have trained, the servers have written the files."""
+        """See `Discipline`. The coordinator reports the training of all workers; the servers have written the files."""
         coordinator = next((uploads[node] for node in self.reporters(members) if node in uploads), None)
         if coordinator is None:
             return None
@@ -102,7 +103,7 @@ class Asynchronous:
 
 
 def _has_lost_workers_at_its_start(member: Trainer, members: Members) -> bool:
-    """Whether this is a coordinator that was never ready, and says itself that it has failed, as it lost a worker."""
+    """Whether this is a coordinator that was never ready, and reports its own failure after the loss of a worker."""
     workers = [worker for node, worker in members.items() if node.role is Role.WORKER]
     lost = any(worker.incarnation or not worker.is_expected for worker in workers)
     has_failed = member.state is TrainerState.FAILED

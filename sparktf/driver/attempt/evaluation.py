@@ -1,4 +1,4 @@
-"""An evaluator beside a gang that trains, under any strategy: what it adds to the discipline of the others."""
+"""An evaluator beside a gang that trains, under any strategy: its additions to the discipline of the others."""
 
 from __future__ import annotations
 
@@ -20,33 +20,23 @@ from sparktf.wire.uploads import Uploaded
 
 @dataclass(frozen=True, slots=True)
 class Evaluating:
-    """See `Discipline`: the discipline of the nodes that train, who never wait for the evaluator.
+    """See `Discipline`: the discipline of the nodes that train, which never wait for the evaluator.
 
     A value: each event makes a new one. The work of an attempt is done when the last commit is evaluated too, or the
     evaluator is given up.
-
-    Attributes:
-        trains: The discipline of the nodes that train; without an evaluator nothing is added to it.
-        node: The evaluator; None where there is none.
-        rule: How the best weights are chosen, as the evaluating node has said, even if it is lost since; None if they
-            are not kept.
-        failed: Why nothing more is evaluated; None while something may be.
-        lost: Incarnations of the evaluator that were lost since the last result.
-        last_loss: Why the last of them was.
-        trained_s: When the training was seen to be done; None before.
     """
 
-    trains: Discipline
-    node: NodeId | None = None
-    rule: KeepRule | None = None
-    failed: ErrorRecord | None = None
-    lost: frozenset[int] = frozenset()
-    last_loss: ErrorRecord | None = None
-    trained_s: float | None = None
+    trains: Discipline  # Of the nodes that train; used alone without an evaluator
+    node: NodeId | None = None  # The evaluator, if there is one
+    rule: KeepRule | None = None  # How the best weights are chosen, by the evaluating node; None if they are not kept
+    failed: ErrorRecord | None = None  # Why evaluation has ended; None while it goes on
+    lost: frozenset[int] = frozenset()  # Incarnations of the evaluator that were lost since the last result
+    last_loss: ErrorRecord | None = None  # Why the last of them was
+    trained_s: float | None = None  # When the training was first seen to be done
 
     @classmethod
     def beside(cls, trains: Discipline, nodes: Iterable[NodeId]) -> Evaluating:
-        """Returns that of a gang."""
+        """Returns the one of a gang."""
         return cls(trains, next((node for node in nodes if node.role is Role.EVALUATOR), None))
 
     # ---- the discipline of all ----
@@ -74,7 +64,7 @@ class Evaluating:
     def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
         """See `Discipline`. The evaluator is replaced, once all nodes were ready: no node waits for it.
 
-        An error of its own would meet its successor too. Once the training is done, no other node is needed any more.
+        Its successor would raise the same error. Once the training is done, no other node is needed.
         """
         if member.node != self.node:
             return GoOn() if self.is_trained else self.trains.on_loss(member, record, members)
@@ -108,35 +98,35 @@ class Evaluating:
         return {node: trainer for node, trainer in members.items() if node != self.node}
 
     def movers(self, reporters: Iterable[NodeId]) -> frozenset[NodeId]:
-        """Returns who is late without progress: the nodes that make steps, and the evaluator, which reads or asks."""
+        """Returns the nodes that are late without progress: the reporters, and the evaluator, which reads or asks."""
         return frozenset([*reporters, *([] if self.node is None else [self.node])])
 
     def vacant(self, vacancies: Collection[Vacancy]) -> tuple[Vacancy, ...]:
-        """Returns the nodes that are to get another trainer: first those that train, and only those still needed."""
+        """Returns the nodes that need another trainer, training nodes first; only those still needed."""
         training = [] if self.is_trained else [vacancy for vacancy in vacancies if vacancy.node != self.node]
         evaluating = [vacancy for vacancy in vacancies if vacancy.node == self.node and self.failed is None]
         return (*training, *evaluating)
 
     def with_rule(self, rule: KeepRule | None) -> Evaluating:
-        """Returns it once a trainer has said how the best weights are chosen; the first word counts."""
+        """Returns it after a trainer has said how the best weights are chosen; the first one counts."""
         return replace(self, rule=self.rule or rule)
 
     def with_result(self) -> Evaluating:
-        """Returns it once the evaluator has told a result."""
+        """Returns it after a result of the evaluator's."""
         return replace(self, lost=frozenset())
 
     def with_loss(self, evaluator: Trainer, record: ErrorRecord) -> Evaluating:
-        """Returns it once the evaluator is lost; told again of one incarnation, it counts once."""
+        """Returns it after the loss of the evaluator; a repeated report of one incarnation counts once."""
         after = replace(self, lost=self.lost | {evaluator.incarnation}, last_loss=record)
         if len(after.lost) < FRUITLESS:
             return after
         return after._given_up(f"{FRUITLESS} evaluators in a row were lost without a result")
 
     def at(self, now_s: float, members: Members, vacancies: Collection[Vacancy], limit_s: float) -> Evaluating:
-        """Returns it at a later moment: with the training done, or given up as no trainer takes its place in time.
+        """Returns it at a later moment: the training may be done, or the evaluator given up without a successor.
 
         Args:
-            limit_s: How long its place may be vacant once nothing else is left to be done, `timeouts.replace`.
+            limit_s: The longest vacancy of its place once all else is done, `timeouts.replace`.
         """
         if self.node is None or not self._have_trained(members):
             return self
@@ -164,5 +154,5 @@ class Evaluating:
 
 
 def result_of(metrics: Metrics) -> Evaluation:
-    """Returns what an evaluator has found of a commit."""
+    """Returns an evaluator's result for a commit."""
     return Evaluation(epoch=metrics.epoch, step=metrics.step, rows=metrics.rows, values=metrics.values)

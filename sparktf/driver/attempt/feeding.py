@@ -1,4 +1,4 @@
-"""Has Spark feed what an attempt wants, one epoch of one stream at a time each, and closes the books when it has."""
+"""Has Spark feed the epochs that an attempt wants, one at a time for each stream, and closes the books after each."""
 
 from __future__ import annotations
 
@@ -14,34 +14,27 @@ class Feeders(Protocol):
     """Feeders at work on one stream in one epoch."""
 
     def splits(self) -> int | None:
-        """Returns how many partitions there were, None while some are still being fed.
-
-        Raises:
-            SparkTFError: Spark has given up.
-        """
+        """Returns the number of partitions, None while feeding. Raises `SparkTFError` if Spark has given up."""
 
     def cancel(self) -> None:
-        """Ends what still runs, without waiting for it."""
+        """Ends all that still run, without waiting for them."""
 
 
 class Feeding:
-    """The feeders of one attempt. Used by the driver's watching thread alone."""
+    """The feeders of one attempt, for the driver's watching thread alone."""
 
     def __init__(self, attempt: Attempt, start: Callable[[Stream, int, int], Feeders]) -> None:
         """Starts nothing yet.
 
         Args:
-            start: Has Spark feed a stream in an epoch, for the turn that is named (`sparktf.wire.data.Span`).
+            start: Has Spark feed a stream in an epoch, for the given turn (`sparktf.wire.data.Span`).
         """
         self._attempt = attempt
         self._start = start
         self._feeders: dict[tuple[Stream, int], Feeders] = {}
 
     def start_wanted(self) -> None:
-        """Starts feeders for what the attempt wants, once every node takes rows: a feeder may be sent to any of them.
-
-        Called without the attempt's lock: starting takes a moment.
-        """
+        """Starts the wanted feeders, without the attempt's lock, once every node takes rows: one may be sent to any."""
         if self._attempt.fed.ledger is None or not self._attempt.fed.ledger.is_ready:
             return
         wanted, self._attempt.fed.wanted = self._attempt.fed.wanted, []
@@ -49,10 +42,7 @@ class Feeding:
             self._feeders[stream, epoch] = self._start(stream, epoch, self._attempt.fed.ledger.book(stream, epoch).turn)
 
     def settle(self) -> SparkTFError | None:
-        """Closes the books of feeders that have ended, with the attempt's lock held; returns why one failed.
-
-        Where rows were with workers that are lost, they are wanted again.
-        """
+        """Closes ended feeders' books, under the attempt's lock; wants lost rows again; returns why a feeder failed."""
         ledger = self._attempt.fed.ledger
         for (stream, epoch), feeders in list(self._feeders.items()):
             try:

@@ -1,7 +1,7 @@
 """Functions on the nodes of a gang: a discipline without steps, shares or checkpoints.
 
-Each node runs its function once. Whoever is lost before its function has returned ends all of them; so does whatever
-a function raises. They are done when all that work have returned: servers serve for as long as others work.
+Each node runs its function once. A node lost before its function has returned ends all of them; so does an error of a
+function. They are done when all working nodes have returned: servers serve while others work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sparktf.wire.beats import Beats
 from sparktf.wire.guest import Deal, DealRequest, GuestNode, GuestPlace
 
 ATTEMPT = 1
-"""There is one: what fails ends a program."""
+"""There is only one: a failure ends a program."""
 
 _SERVING = ("ps", "evaluator")
 
@@ -29,7 +29,7 @@ class Functions(Crew):
     """The nodes of one program; see `Crew`.
 
     Attributes:
-        guests: Who each node is to its function.
+        guests: The identity of each node for its function.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Functions(Crew):
     # ---- decisions ----
 
     def look(self) -> Outcome:
-        """Looks for nodes that are late, then says where the functions stand."""
+        """Looks for nodes that are late, then returns the state of the functions."""
         now, told, trainers = Now(self._clock(), self._wall()), self._failures.told, self.trainers.values()
         since = Since(self._started_s, now.s)
         unfinished = [trainer for trainer in trainers if trainer.finished is None]  # others are no cause of anything
@@ -80,7 +80,7 @@ class Functions(Crew):
 
     @property
     def cause(self) -> ErrorRecord | None:
-        """What failed first; None while nothing has, or an earlier failure may still be told of."""
+        """The first failure; None while there is none, or an earlier one may still be reported."""
         has_failed = self.state in (AttemptState.FAILED, AttemptState.STOPPED)
         return root_cause(self.failures) if has_failed and self.failures else None
 
@@ -94,18 +94,18 @@ class Functions(Crew):
     # ---- who takes rows ----
 
     def deal(self, message: DealRequest) -> Deal:
-        """Says which node gets the first of some rows: over all feeders, each node gets as many as the others."""
+        """Returns the node that gets the first of some rows: over all feeders, each node gets equally many."""
         takers = max(len(self.places()), 1)
         first, self._dealt = self._dealt, (self._dealt + message.rows) % takers
         return Deal(first=first, is_over=not self.wants_rows)
 
     @property
     def wants_rows(self) -> bool:
-        """Whether a node still works that takes rows."""
+        """Whether a node that takes rows still works."""
         return any(self.trainers[node].finished is None for node in self._fed)
 
     def places(self) -> tuple[GuestPlace, ...]:
-        """Returns where rows go, by the nodes' numbers."""
+        """Returns the addresses that take rows, by the nodes' numbers."""
         found = []
         for node in self._fed:
             trainer, number = self.trainers[node], self.guests[node].number

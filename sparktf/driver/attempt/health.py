@@ -1,4 +1,4 @@
-"""Whether an attempt is well: functions of what was seen of its trainers, and of the time."""
+"""The health of an attempt: functions of the observations of its trainers, and of the time."""
 
 from __future__ import annotations
 
@@ -26,45 +26,34 @@ class Outcome(enum.Enum):
 
 
 class Now(NamedTuple):
-    """One moment: monotonic seconds, and those since 1970."""
+    """One moment, in monotonic seconds and in seconds since 1970."""
 
     s: float
     wall_s: float
 
 
 class Since(NamedTuple):
-    """What a trainer is not late before.
+    """Times before which a trainer is not late."""
 
-    Attributes:
-        started_s: When the attempt was.
-        fed_s: When Spark last gave rows, or had given all: trainers that wait for it are not stuck.
-        held_up: Nodes whose silence may be that of a lost one, for which they wait.
-    """
-
-    started_s: float
-    fed_s: float
-    held_up: Container[NodeId] = ()
+    started_s: float  # The attempt's start
+    fed_s: float  # When Spark last gave rows, or had given all: trainers that wait for it are not stuck
+    held_up: Container[NodeId] = ()  # Nodes whose silence may be that of a lost one, for which they wait
 
 
 class Failure(NamedTuple):
-    """A failure, and when the driver learned of it.
-
-    Attributes:
-        is_silence: The driver concluded it from silence.
-        heard_s: When the node was last heard that fell silent.
-    """
+    """A failure, and when the driver learned of it."""
 
     record: ErrorRecord
     noted_s: float
-    is_silence: bool = False
-    heard_s: float = 0.0
+    is_silence: bool = False  # The driver concluded it from silence
+    heard_s: float = 0.0  # When the silent node was last heard
 
 
 class Failures:
-    """What has failed in an attempt, in the order in which it was told.
+    """The failures of an attempt, in the order of their reports.
 
     Attributes:
-        told: All of it.
+        told: All of them.
     """
 
     def __init__(self) -> None:
@@ -74,7 +63,7 @@ class Failures:
         self.told.append(failure)
 
     def add_log(self, node: str, log: dict[str, Any]) -> bool:
-        """Keeps a node's exit code and log with what is known of it; returns whether anything was."""
+        """Adds a process's exit code and log to its node's failures; returns whether there are any."""
         known = [f.record.node == node and f.record.exit_code is None for f in self.told]
         self.told = [
             f._replace(record=f.record.model_copy(update=log)) if found else f
@@ -83,7 +72,7 @@ class Failures:
         return any(known)
 
     def forget_silence(self, node: str) -> None:
-        """Takes back that a node was silent: more is known of it now."""
+        """Drops a node's silence as a failure: more is known now."""
         self.told = [f for f in self.told if not (f.is_silence and f.record.node == node)]
 
 
@@ -96,7 +85,7 @@ class Lateness(NamedTuple):
 
 
 def rhythm_of(config: JobConfig) -> Beats:
-    """Returns how often the nodes of a run's gang are heard, and for how long one may be silent."""
+    """Returns how often the nodes of a run's gang are heard, and the longest silence allowed."""
     timeouts = config.timeouts
     return beats(config.cluster.nodes, heartbeat_s=timeouts.heartbeat, driver_lost_s=timeouts.driver_lost)
 
@@ -104,11 +93,11 @@ def rhythm_of(config: JobConfig) -> Beats:
 def decide(
     trainers: Iterable[Trainer], failures: Sequence[Failure], now_s: float, silence_s: float, *, done: bool
 ) -> Outcome:
-    """Returns where an attempt stands.
+    """Returns the state of an attempt.
 
     A failure ends it after a moment in which other nodes may report an earlier one. Where only peers of a lost node
-    have spoken, it lasts until the lost one is found: until every node has been heard since, or is silent for so long
-    that it counts as lost.
+    have reported, it lasts until the lost one is found: until every node has been heard since, or counts as lost by its
+    silence.
 
     Args:
         done: Whether its work is done, if nothing has failed.
@@ -131,9 +120,9 @@ def missed(
     timeouts: TimeoutsConfig,
     movers: Container[NodeId],
 ) -> list[Lateness]:
-    """Returns the trainers that nothing is heard of, or nothing new, while nobody else is known to be the cause.
+    """Returns the trainers that report nothing, or no progress, while no other node is known to be the cause.
 
-    A silence may be that of a node which waits for one that has fallen silent before it.
+    A node may be silent because it waits for one that has fallen silent before it.
 
     Args:
         movers: See `late`.
@@ -148,7 +137,7 @@ def missed(
 def late(
     trainers: Iterable[Trainer], now_s: float, since: Since, timeouts: TimeoutsConfig, movers: Container[NodeId]
 ) -> Iterator[Lateness]:
-    """Yields the trainers that a timeout has passed for, while nothing else is known to be wrong.
+    """Yields the trainers that have passed a timeout, while nothing else is known to be wrong.
 
     Args:
         movers: The nodes that make the run's steps: others may have nothing to do.
@@ -174,7 +163,7 @@ def silent(trainers: Iterable[Trainer], now_s: float, silence_s: float) -> Itera
 
 
 def left_behind(trainers: Iterable[Trainer], now: Now, fed_s: float, timeouts: TimeoutsConfig) -> ErrorRecord | None:
-    """Returns what is wrong with a hand-written loop that one trainer has left while another one waits for it.
+    """Returns the error of a hand-written loop that one trainer has left while another one waits for it, if any.
 
     Args:
         fed_s: As of `Since`.
@@ -195,7 +184,7 @@ def left_behind(trainers: Iterable[Trainer], now: Now, fed_s: float, timeouts: T
 
 
 def loss(trainer: Trainer, what: str, time_s: float) -> ErrorRecord:
-    """Returns the failure of a trainer that is gone, or counts as that."""
+    """Returns the failure of a trainer that is gone or counts as gone."""
     return ErrorRecord(
         type="NodeLostError",
         message=f"{trainer.node} on {trainer.host} {what}",

@@ -1,4 +1,4 @@
-"""Trainers that were lost while the attempt went on, and who has their places: functions of (state, now)."""
+"""Trainers that were lost while the attempt went on, and their successors: functions of (state, now)."""
 
 from __future__ import annotations
 
@@ -20,27 +20,22 @@ spark.task.maxFailures."""
 
 
 class Vacancy(NamedTuple):
-    """A node without a living trainer, in an attempt that goes on.
-
-    Attributes:
-        since_s: When it was noticed, by the driver's monotonic clock.
-        reason: What happened to the trainer that was the last.
-    """
+    """A node without a living trainer, in an attempt that goes on."""
 
     node: NodeId
-    since_s: float
-    reason: str
+    since_s: float  # When it was noticed, by the driver's monotonic clock
+    reason: str  # Why its last trainer was lost
 
 
 class Losses:
     """The losses of an attempt that went on, in the order in which they were noticed."""
 
     def __init__(self, workers: Collection[NodeId], config: JobConfig, fruitful: Callable[[NodeId], int]) -> None:
-        """Knows of none.
+        """Begins without losses.
 
         Args:
             workers: The nodes whose trainers train, of which it can do without some.
-            fruitful: Returns which incarnation of a node was the last that has trained rows; -1 for none.
+            fruitful: Returns the last incarnation of a node that has trained rows; -1 for none.
         """
         self._workers = workers
         # An update of several gradients would wait for the gradient of a missing worker.
@@ -53,14 +48,14 @@ class Losses:
 
     @property
     def records(self) -> list[ErrorRecord]:
-        """Why each trainer was lost, and why it has no successor where a stand-in took its place."""
+        """The cause of each loss, and why a stand-in took the place instead of a successor."""
         return [_with(loss.record, self._unfollowed.get(key, "")) for key, loss in self._noted.items()]
 
     def may_hold_up(self, heard_s: float, members: Members, now_s: float, timeouts: TimeoutsConfig) -> bool:
-        """Returns whether the coordinator's silence may be that of one which waits for a worker.
+        """Returns whether the coordinator may be silent because it waits for a worker.
 
-        TFE_ContextAddFunction waits for all of them, under Python's lock: of a coordinator that traces a function
-        while one is frozen nothing is heard until that is ended, which breaks the connection.
+        TFE_ContextAddFunction waits for all of them, under Python's lock: a coordinator that traces a function while
+        one is frozen is silent until that one is ended, which breaks the connection.
 
         Args:
             heard_s: When the coordinator was last heard.
@@ -73,12 +68,12 @@ class Losses:
         return bool(noted_s) and now_s - (max(noted_s) + timeouts.stop) <= timeouts.heartbeat
 
     def explain(self, failure: Failure, reporters: Iterable[NodeId]) -> ErrorRecord:
-        """Returns a failure; the silence of who tells where the run is with the loss of a worker that it may come of.
+        """Returns a failure; a reporter's silence together with the loss of a worker that may have caused it.
 
-        See `may_hold_up`: where a worker's host is cut off, that ends only with TensorFlow's own timeouts.
+        See `may_hold_up`: if a worker's host is cut off, the silence ends only with TensorFlow's own timeouts.
 
         Args:
-            reporters: They tell where the run is.
+            reporters: The nodes that report progress.
         """
         of = failure.record
         if failure.is_silence and self._noted and of.node in map(str, reporters):
@@ -93,7 +88,7 @@ class Losses:
         return (trainer.node, trainer.incarnation) in self._noted
 
     def is_unexplained(self, trainer: Trainer) -> bool:
-        """Whether this trainer is lost, and all that is known of it is its silence."""
+        """Whether this trainer is lost, and only its silence is known."""
         known = self._noted.get((trainer.node, trainer.incarnation))
         return known is not None and known.is_silence
 
@@ -108,7 +103,7 @@ class Losses:
             self._noted[key] = Failure(record, self._noted[key].noted_s)
 
     def add_log(self, node: NodeId, incarnation: int, log: dict[str, Any]) -> bool:
-        """Keeps a trainer's exit code and log with its loss; returns whether it was lost."""
+        """Adds a trainer's exit code and log to its loss; returns whether it was lost."""
         known = self._noted.get((node, incarnation))
         if known is None:
             return False
@@ -118,7 +113,7 @@ class Losses:
         return True
 
     def vacant(self, members: Members) -> tuple[Vacancy, ...]:
-        """Returns the nodes whose trainer is lost, those that have lacked one for longest first."""
+        """Returns the nodes whose trainer is lost, the longest vacancy first."""
         return tuple(
             Vacancy(node, loss.noted_s, loss.record.message)
             for (node, incarnation), loss in self._noted.items()
@@ -139,8 +134,8 @@ class Losses:
         """Returns the places that stand-ins are to take, or why the attempt fails if too few workers are left.
 
         Args:
-            vacancies: Of workers, those that have lacked a trainer for longest first.
-            limit_s: How long a place may be vacant, `timeouts.replace`.
+            vacancies: Of workers, the longest vacancy first.
+            limit_s: The longest vacancy allowed, `timeouts.replace`.
         """
         losses = {node: self._loss(members[node]) for node, *_ in vacancies}
         # An attempt begins with all of its workers: with fewer, the next one does.
@@ -151,7 +146,7 @@ class Losses:
         return ruling
 
     def stand_in(self, ruling: StandIn, members: Members) -> None:
-        """Has stand-ins take the places of lost workers."""
+        """Puts stand-ins in the places of lost workers."""
         for node, reason in ruling.reasons.items():
             self._unfollowed[node, members[node].incarnation] = reason
             self._stood_in.add(node)
@@ -161,17 +156,13 @@ class Losses:
         return Loss(noted_s, lost.incarnation - self._fruitful(lost.node), lost.node in self._stood_in)
 
     def successor(self, lost: Trainer, agent: str, host: str, address: str, now_s: float) -> Trainer:
-        """Returns a trainer that follows one that is lost.
-
-        Raises:
-            LifecycleError: it is not.
-        """
+        """Returns a trainer that follows a lost one. Raises `LifecycleError` if that is not lost."""
         if not self.has(lost):
             raise LifecycleError(f"{lost.node} is {lost.state.value}: nobody can take its place")
         return lost.successor(agent, host, address, now_s)
 
     def order(self, workers: Iterable[Trainer]) -> tuple[WorkersOrder, ...]:
-        """Returns what the coordinator is told of workers that are lost, or follow one that was; nothing if none is."""
+        """Returns the coordinator's orders about workers that are lost, or follow a lost one; empty without any."""
         moved = [worker for worker in workers if worker.incarnation or self.has(worker)]
         places = tuple(self._place(worker) for worker in moved)
         return (WorkersOrder(workers=places),) if places else ()
@@ -190,17 +181,11 @@ def _with(record: ErrorRecord, reason: str) -> ErrorRecord:
 
 
 class Loss(NamedTuple):
-    """A worker that is lost, and that nobody follows yet.
+    """A lost worker without a successor so far."""
 
-    Attributes:
-        since_s: When it was noticed, by the driver's monotonic clock.
-        fruitless: How many trainers of its node in a row, this one the last, are not known to have trained a row.
-        stood_in: A stand-in has its place already.
-    """
-
-    since_s: float
-    fruitless: int = 0
-    stood_in: bool = False
+    since_s: float  # When it was noticed, by the driver's monotonic clock
+    fruitless: int = 0  # Its node's last trainers in a row, this one included, not known to have trained a row
+    stood_in: bool = False  # A stand-in has its place already
 
     @property
     def is_hopeless(self) -> bool:
@@ -209,7 +194,7 @@ class Loss(NamedTuple):
 
 
 class StandIn(NamedTuple):
-    """Training goes on with stand-ins in the places of these workers, each with the reason why nobody follows it."""
+    """Training goes on with stand-ins in the places of these workers, each with the reason why it has no successor."""
 
     reasons: Mapping[NodeId, str]
 
@@ -224,13 +209,13 @@ class GiveUp(NamedTuple):
 def decide(
     losses: Mapping[NodeId, Loss], now_s: float, limit_s: float, *, workers: int, least: int
 ) -> StandIn | GiveUp:
-    """Returns what follows from the workers that are lost.
+    """Returns the consequence of the lost workers.
 
     Args:
         losses: Workers without a successor, the earliest loss first.
-        limit_s: How long a place may be vacant, `timeouts.replace`.
-        workers: How many the attempt has, including the lost ones.
-        least: How many it needs: `cluster.min_workers`, or all where updates take several gradients.
+        limit_s: The longest vacancy allowed, `timeouts.replace`.
+        workers: The attempt's workers, including the lost ones.
+        least: The number it needs: `cluster.min_workers`, or all where updates take several gradients.
     """
     reasons = {node: reason for node, loss in losses.items() if (reason := _reason(node, loss, now_s, limit_s))}
     new = {node: reason for node, reason in reasons.items() if not losses[node].stood_in}

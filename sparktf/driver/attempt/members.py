@@ -16,42 +16,30 @@ from sparktf.wire.uploads import Finished
 
 @dataclass(slots=True)
 class Trainer:
-    """One trainer as the driver sees it.
-
-    Attributes:
-        heard_s: When it last said anything.
-        moved_s: When it last said that it had come further.
-        launched_s: When it was launched, if that was later than the attempt.
-        incarnation: Which of the trainers that its node has had in the attempt.
-        address: Where it will listen, if it follows one that was lost.
-        usage: What its node's processes have used in the attempt; None where none tells of that.
-        told: What its own has told last.
-        met: A trainer of its node before it was ready.
-        jvm: Identity of its executor, at first.
-    """
+    """One trainer as the driver sees it."""
 
     node: NodeId
     agent: str
     host: str
-    heard_s: float
-    moved_s: float
+    heard_s: float  # When it was last heard
+    moved_s: float  # When it last reported progress
     state: TrainerState = TrainerState.LAUNCHED
-    launched_s: float = 0.0
-    incarnation: int = 0
-    address: str = ""
+    launched_s: float = 0.0  # When it was launched, if that was later than the attempt
+    incarnation: int = 0  # Which of the trainers that its node has had in the attempt
+    address: str = ""  # Where it will listen, if it follows one that was lost
     progress: Progress = field(default_factory=Progress)
     ready: Ready | None = None
     finished: Finished | None = None
-    usage: Usage | None = None
-    told: Usage | None = None
-    met: bool = False
-    jvm: str = ""
+    usage: Usage | None = None  # Of its node's processes in the attempt, if they report it
+    told: Usage | None = None  # The last report of its own process
+    met: bool = False  # An earlier trainer of its node was ready
+    jvm: str = ""  # Identity of its executor, at first
 
     def apply(self, event: TrainerEvent) -> None:
         self.state = step(TRAINER, self.state, event, str(self.node))
 
     def advance(self, new: Progress) -> None:
-        """Notes where it is. What was under way for longer than something newer does not count: it never goes back."""
+        """Notes its progress, which never goes back: an older report does not count."""
         old = self.progress
         if (old.step, old.rows_trained, old.phase) != (new.step, new.rows_trained, new.phase):
             self.moved_s = self.heard_s
@@ -62,22 +50,14 @@ class Trainer:
             self.apply(TrainerEvent.PROGRESS)
 
     def beat(self, beat: Heartbeat, *, trains: bool) -> None:
-        """Notes where it is, and what its process has used.
-
-        Args:
-            trains: Whether the gang has trained since the beat before.
-        """
+        """Notes its progress and usage; `trains`: the gang has trained since the beat before."""
         self.advance(beat.progress)
         if beat.usage is not None:
             self.use(beat.usage, trains=trains)
 
     def use(self, told: Usage, *, trains: bool) -> None:
-        """Notes the usage of its process; as in `advance`, an older report does not count.
-
-        Args:
-            trains: Whether the gang has trained since it told before.
-        """
-        # What its process used before it began to tell was its start.
+        """Notes its usage, unless the report is older; `trains`: the gang has trained since the report before."""
+        # Its process's usage before the first report was its start.
         before = self.told or told.model_copy(update={"work": None, "staleness": {}})
         if told.seconds >= before.seconds:
             self.usage = (self.usage or Usage()).advanced(before, told, trains=trains)
@@ -105,12 +85,12 @@ class Trainer:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it has found the others, and says so again and again."""
+        """Whether it has found the others, and reports regularly."""
         return self.state in (TrainerState.READY, TrainerState.TRAINING)
 
     @property
     def is_expected(self) -> bool:
-        """Whether more is to be heard of it: it has neither failed nor ended."""
+        """Whether it is still to report: it has neither failed nor ended."""
         return self.state not in (TrainerState.FAILED, TrainerState.EXITED)
 
 
@@ -119,7 +99,7 @@ Members = Mapping[NodeId, Trainer]
 
 
 def are_training(nodes: Iterable[NodeId], members: Members) -> bool:
-    """Whether all of some nodes say that they train, rather than start, save or evaluate."""
+    """Whether all of some nodes report that they train, rather than start, save or evaluate."""
     return all(members[node].progress.phase == "training" for node in nodes)
 
 
@@ -129,29 +109,25 @@ def have_met(members: Members) -> bool:
 
 
 def started_s(members: Members, attempt_s: float) -> float:
-    """Returns since when a gang starts: a trainer that replaces a lost one before all have met takes as long again.
-
-    Args:
-        attempt_s: When the attempt began.
-    """
+    """Returns when a gang began to start: again with a trainer that replaces one lost before all have met."""
     if have_met(members):
         return attempt_s
     return max([attempt_s, *(trainer.launched_s for trainer in members.values())])
 
 
 def rows_trained(members: Members, epoch: int) -> dict[NodeId, int]:
-    """Returns how many rows of an epoch each node has trained that is in it."""
+    """Returns the rows of an epoch that each node in it has trained."""
     return {t.node: t.progress.rows_trained for t in members.values() if t.progress.epoch == epoch}
 
 
 def speaker(message: NodeMessage, attempt: int, members: Members) -> Trainer:
-    """Returns the trainer that speaks, or is spoken of: the only place where messages are held to their senders.
+    """Returns the trainer that sends a message, or that it is about: the only place that checks messages by sender.
 
     Args:
-        attempt: The number of the one that is under way.
+        attempt: The number of the current one.
 
     Raises:
-        RefusedError: it is none of this attempt, or not the one that its node has now, or counts as lost.
+        RefusedError: it is none of this attempt, or not the present one of its node, or counts as lost.
     """
     if message.attempt != attempt:
         raise RefusedError(f"attempt {message.attempt} is over: {attempt} is under way")

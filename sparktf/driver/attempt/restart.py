@@ -1,4 +1,4 @@
-"""What follows an attempt that has failed: functions of its failures and of those before."""
+"""The consequences of a failed attempt: functions of its failures and of those before."""
 
 from __future__ import annotations
 
@@ -12,23 +12,14 @@ _AS_IT_IS = (NotStoredError.__name__, TimeUpError.__name__)
 
 
 class Restart(NamedTuple):
-    """The consequence of a failed attempt.
+    """The consequence of a failed attempt."""
 
-    Attributes:
-        said: A line about the attempt.
-        end: The failure that the run ends with; None where another attempt begins.
-    """
-
-    said: str
-    end: ErrorRecord | None
+    said: str  # A line about the attempt
+    end: ErrorRecord | None  # The failure that the run ends with; None where another attempt begins
 
 
 def after(failures: Iterable[ErrorRecord], used: int, allowed: int) -> Restart:
-    """Returns what follows an attempt that has failed.
-
-    Args:
-        used: Attempts that have ended, this one among them; `allowed` is `train.max_attempts`.
-    """
+    """Returns the consequence of a failed attempt, the `used`th of `train.max_attempts` (`allowed`)."""
     cause = root_cause(failures)
     if not may_be_mended(cause):
         return Restart(f"attempt {used} failed: {cause.message}", cause)
@@ -41,7 +32,7 @@ def after(failures: Iterable[ErrorRecord], used: int, allowed: int) -> Restart:
 
 
 def may_be_mended(cause: ErrorRecord) -> bool:
-    """Returns whether a new attempt may do better."""
+    """Returns whether a new attempt may succeed."""
     return cause.verdict is Verdict.INFRASTRUCTURE and cause.type not in _AS_IT_IS
 
 

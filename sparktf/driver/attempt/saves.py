@@ -1,4 +1,4 @@
-"""When a checkpoint is whole, and where in the data it stands: functions of what nodes have uploaded."""
+"""When a checkpoint is whole, and its position in the data: functions of the nodes' uploads."""
 
 from __future__ import annotations
 
@@ -14,49 +14,38 @@ from sparktf.wire.uploads import Uploaded
 
 
 class Start(NamedTuple):
-    """Where an attempt begins: by default, with a new run.
-
-    Attributes:
-        rows_aside: Rows of the cursor's epoch that had been set aside before; `rows_replayed`: perhaps trained twice.
-        splits: Rows of the splits of that epoch that Spark had fed before.
-        restore: The checkpoint that it goes on from.
-    """
+    """Where an attempt begins: by default, with a new run."""
 
     cursor: Cursor = Cursor()
+    # Rows of the cursor's epoch that had been set aside before; `rows_replayed`: perhaps trained twice
     rows_aside: int = 0
     rows_replayed: int = 0
-    splits: Mapping[int, int] = MappingProxyType({})
-    restore: Restore | None = None
+    splits: Mapping[int, int] = MappingProxyType({})  # Rows of the splits of that epoch that Spark had fed before
+    restore: Restore | None = None  # The checkpoint that it goes on from
 
     @property
     def rows(self) -> tuple[int, int, int]:
-        """Rows of the cursor's epoch: those behind it, and of these those set aside, and perhaps trained twice."""
+        """Rows of the cursor's epoch before it, and how many of them were set aside, and perhaps trained twice."""
         return self.cursor.rows, self.rows_aside, self.rows_replayed
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """A checkpoint that is whole.
+    """A checkpoint that is whole."""
 
-    Attributes:
-        chief: What the chief said, with the files of all.
-        cursor: Position of all nodes together.
-        rows_aside: Rows of the cursor's epoch that were set aside.
-    """
-
-    chief: Uploaded
-    cursor: Cursor
-    rows_aside: int = 0
+    chief: Uploaded  # The chief's upload, with the files of all nodes
+    cursor: Cursor  # Position of all nodes together
+    rows_aside: int = 0  # Rows of the cursor's epoch that were set aside
 
 
 def with_others(chief: Uploaded, others: Sequence[Uploaded | None]) -> Uploaded | None:
-    """Returns what the chief has uploaded, with the files of its checkpoint that others have written.
+    """Returns the chief's upload together with the files of its checkpoint that others have written.
 
     Args:
-        others: What each node that may have written some has uploaded; None while it has not.
+        others: The upload of each node that may have written some; None while it has not.
 
     Returns:
-        None while files are missing that may yet come; with an error where one cannot come any more.
+        None while files are missing that may yet come; with an error if one never can.
     """
     if chief.error:
         return chief
@@ -73,7 +62,7 @@ def with_others(chief: Uploaded, others: Sequence[Uploaded | None]) -> Uploaded 
 
 
 class Uploads:
-    """What nodes have uploaded of checkpoints that are not whole yet, by step."""
+    """The nodes' uploads for checkpoints that are not whole yet, by step."""
 
     def __init__(self) -> None:
         self._by_step: dict[int, dict[NodeId, Uploaded]] = {}
@@ -82,11 +71,7 @@ class Uploads:
         self._by_step.setdefault(upload.step, {})[upload.node] = upload
 
     def collect(self, saved: Callable[[Mapping[NodeId, Uploaded]], Save | None]) -> list[Save]:
-        """Returns, and forgets, the checkpoints that are whole, oldest first.
-
-        Args:
-            saved: Returns the checkpoint of what was uploaded at one step, None while it is not whole.
-        """
+        """Returns, and forgets, the whole checkpoints, oldest first; `saved` returns None for one not whole yet."""
         found = {at: save for at, uploads in sorted(self._by_step.items()) if (save := saved(uploads)) is not None}
         for at in found:
             del self._by_step[at]
@@ -103,8 +88,8 @@ def joined_save(start: Start, uploads: Sequence[Uploaded]) -> Save:
 
 
 def is_given_up(since_s: float, now_s: float, limit_s: float) -> bool:
-    """Returns whether a checkpoint that fails now ends the run; the first that failed since one was stored did so then.
+    """Returns whether a checkpoint that fails now ends the run; `since_s` is the first failure after the last success.
 
-    Time alone ends nothing: one that fails in a short trouble of the storage, hours before the next, does no harm.
+    Time alone ends nothing: one failure in a short trouble of the storage, hours before the next, does no harm.
     """
     return now_s - since_s >= limit_s

@@ -1,4 +1,4 @@
-"""Where an attempt stands, and what follows from the time that has passed: a function of its state."""
+"""The state of an attempt, and the consequences of the time passed: a function of its state."""
 
 from __future__ import annotations
 
@@ -16,41 +16,29 @@ from sparktf.topology import NodeId
 
 
 class Known(NamedTuple):
-    """The state of an attempt.
-
-    Attributes:
-        failures: In the order in which they were told.
-        reporters: The nodes that make the run's steps.
-        since: When the attempt began, and when Spark last gave rows.
-    """
+    """The state of an attempt."""
 
     members: Members
-    failures: Sequence[Failure]
+    failures: Sequence[Failure]  # In the order of their reports
     losses: Losses
     evaluation: Evaluating
-    reporters: Collection[NodeId]
-    since: Since
+    reporters: Collection[NodeId]  # The nodes that make the run's steps
+    since: Since  # When the attempt began, and when Spark last gave rows
 
 
 class Standing(NamedTuple):
-    """Where an attempt stands at one moment, and what `Attempt.apply` is to note.
-
-    Attributes:
-        failures: New ones, which no node told.
-        lost: Trainers that fell silent or are late, and that the attempt goes on without; each with its loss.
-        stand_in: Workers whose places no trainer takes in time.
-        evaluation: The new state of the evaluator.
-    """
+    """An attempt's state at one moment, and the changes that `Attempt.apply` is to note."""
 
     outcome: Outcome
-    failures: tuple[Failure, ...]
+    failures: tuple[Failure, ...]  # New ones, which no node told
+    # Silent or late trainers without which the attempt goes on, each with its loss
     lost: tuple[tuple[Trainer, ErrorRecord], ...]
-    stand_in: StandIn
-    evaluation: Evaluating
+    stand_in: StandIn  # Workers whose places no trainer took in time
+    evaluation: Evaluating  # The new state of the evaluator
 
 
 def standing(known: Known, now: Now, timeouts: TimeoutsConfig) -> Standing:
-    """Looks for trainers that are late and for places that stay vacant, then says where the attempt stands."""
+    """Looks for late trainers and places that stay vacant, then returns the attempt's state."""
     members, evaluation, lost = known.members, known.evaluation, []
     failures = _misled(known, now, timeouts)
     for late in _late(known, now, timeouts) if not failures else ():

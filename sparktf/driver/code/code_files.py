@@ -1,4 +1,4 @@
-"""What of the user's code travels to other machines: modules, what they import beside them, and their data files."""
+"""The part of the user's code that travels to other machines: modules, their imports beside them, and data files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIMIT_NBYTES = 128 << 20
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _STAY = sys.stdlib_module_names | {"sparktf"}
-"""What is never sent along with what imports it."""
+"""Modules that are never sent along with their importers."""
 
 Files = Mapping[str, Path]
 """Path below the folder that is imported from -> where the file lies."""
@@ -29,12 +29,12 @@ Files = Mapping[str, Path]
 def code_files(modules: Mapping[str, str], path: Sequence[str]) -> Files:
     """Returns the files that the user's modules need elsewhere; empty where nothing has to travel.
 
-    Of a package all files, data too. Of a module in no package its file, and what it names of the files beside it. Of
-    either the modules beside it that are imported. Installed packages, and what lies in a zip, are there already.
+    Of a package all files, including data. Of a module in no package its file, and files beside it that it names. Of
+    either the imported modules beside it. Installed packages and the contents of zips are there already.
 
     Args:
         modules: Key of the configuration -> module.
-        path: Where modules are looked for.
+        path: The search path of modules.
 
     Raises:
         ConfigError: they are larger than `LIMIT_NBYTES`.
@@ -48,13 +48,13 @@ def code_files(modules: Mapping[str, str], path: Sequence[str]) -> Files:
 
 
 def package_files(package: str, path: Sequence[str]) -> Files:
-    """Returns all files of a package which needs nothing that lies beside it; empty where it need not travel."""
+    """Returns all files of a package that needs nothing beside it; empty where it need not travel."""
     base = _base(package, path)
     return {} if base is None else {file.relative_to(base).as_posix(): file for file in _unit(base, package)}
 
 
 def code_digest(config: JobConfig) -> str:
-    """Returns a short text that differs where what travels for a configuration does; "" where nothing has to.
+    """Returns a short digest of the files that travel for a configuration; "" where none has to.
 
     Raises:
         ConfigError: see `code_files`.
@@ -72,7 +72,7 @@ def write_files(files: Files, folder: Path) -> None:
 
 
 def digest_of(files: Files) -> str:
-    """Returns a short text that differs where the files do."""
+    """Returns a short digest of the files."""
     digest = sha256()
     for name, file in sorted(files.items()):
         content = file.read_bytes()
@@ -81,10 +81,10 @@ def digest_of(files: Files) -> str:
 
 
 def archive_files(files: Files, archive: Path) -> Path:
-    """Writes a zip of the files; returns where.
+    """Writes a zip of the files; returns its path.
 
-    Nobody else can read it, nor what is unpacked of it: functions may have taken along what they use, and Spark keeps
-    both where all users of a host may look.
+    No other user can read it or the files unpacked from it: functions may have taken along the values that they use,
+    and Spark keeps both where all users of a host may look.
     """
     archive.touch(mode=0o600)
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, strict_timestamps=False) as zipped:
@@ -117,7 +117,7 @@ class _Code:
         self._nbytes = 0
 
     def collect(self, key: str, top: str, base: Path) -> None:
-        """Adds a top-level module or package, and what it needs of the folder that it lies in."""
+        """Adds a top-level module or package, and the files that it needs from its folder."""
         waiting, seen = [top], {top}
         while waiting:
             unit = [self._add(key, file, base) for file in _unit(base, waiting.pop())]
@@ -167,12 +167,12 @@ def _walk(folder: Path) -> Iterator[Path]:
 def _parsed(source: Path) -> ast.Module:
     try:
         return ast.parse(source.read_bytes())
-    except (SyntaxError, ValueError):  # a trainer says that with more to show
+    except (SyntaxError, ValueError):  # a trainer reports that in more detail
         return ast.Module([], [])
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
-    """Yields what is imported by absolute names, in functions too; both `a` and `a.b` of `from a import b`."""
+    """Yields the absolute names of imports, in functions too; both `a` and `a.b` of `from a import b`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -182,7 +182,7 @@ def _imports(tree: ast.Module) -> Iterator[str]:
 
 
 def _lies_in(base: Path, module: str) -> bool:
-    """Whether a module's file is in a folder. A folder without Python code of that name may just be called like it."""
+    """Whether a module's file is in a folder. A folder of that name without Python code does not count."""
     parts = module.split(".")
     if (base / parts[0] / "__init__.py").is_file() or (base / f"{parts[0]}.py").is_file():
         return True
@@ -191,7 +191,7 @@ def _lies_in(base: Path, module: str) -> bool:
 
 
 def _words(tree: ast.Module) -> frozenset[str]:
-    """Returns the parts of all texts in a module that could be paths: "data/vocab.txt" gives "data" and "vocab.txt"."""
+    """Returns the parts of all strings in a module that may be paths: "data/vocab.txt" gives "data", "vocab.txt"."""
     texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
     return frozenset(part for text in texts if "\n" not in text for part in text.split("/") if part.strip("."))
 

@@ -1,7 +1,7 @@
-"""Functions of a program, as a module that the configuration can name: those of a notebook's cells have none.
+"""Functions of a program, as a module that the configuration can name: functions of a notebook's cells have none.
 
-The module lies in a folder of its own and travels as any other one does: Spark sends its file, and the pickle beside
-it, to executors. Nothing is unpickled from a socket.
+The module has a folder of its own and travels like any other: Spark sends its file, and the pickle beside it, to
+executors. Nothing is unpickled from a socket.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ UserFunction = Callable[..., Any]
 
 
 def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[str, str]:
-    """Returns how a configuration names some functions: as `module:function`, all of the same module.
+    """Returns the names of functions for a configuration: as `module:function`, all of the same module.
 
-    Those that lie in a module of the user's that can be found elsewhere are named by it. Others, such as closures,
-    travel by value, and with them what they use of the program and of modules beside it.
+    Functions in a module of the user's that can be found elsewhere are named by it. Others, such as closures, travel by
+    value, together with all that they use of the program and of modules beside it.
 
     Args:
         functions: Name that the function has -> the function.
-        folder: Where the module that is made lies; takes any number of them.
+        folder: Folder of the module that is made; takes any number of them.
 
     Raises:
-        ConfigError: one is not callable, or holds what cannot be pickled.
+        ConfigError: one is not callable, or holds an object that cannot be pickled.
     """
     for name, function in functions.items():
         check_function(name, function)
@@ -56,7 +56,7 @@ def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[
     try:
         with _by_value(_modules_of_program()):
             content = cloudpickle.dumps(dict(functions))
-    except Exception as error:  # whatever an object of the user's raises where it is pickled
+    except Exception as error:  # any error of a user's object that is pickled
         names = ", ".join(functions)
         raise ConfigError(
             f"{names}: {type(error).__name__}: {error}: what the function uses must be sent to other processes; make "
@@ -72,7 +72,7 @@ def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[
 
 
 def check_function(name: str, function: Any) -> None:
-    """Checks that what is called a function is one; a model is called with rows, and must not be called with params.
+    """Checks that `function` is one; a model is called with rows, and must not be called with params.
 
     Raises:
         ConfigError: it is not callable, or an object of Keras.
@@ -87,7 +87,7 @@ def check_function(name: str, function: Any) -> None:
 
 
 def _kind_of_keras(value: Any) -> str:
-    """Returns what to call an object, or a class, of Keras; "" for anything else."""
+    """Returns a description of an object, or a class, of Keras; "" for anything else."""
     cls = value if isinstance(value, type) else type(value)
     if not any(base.__module__.partition(".")[0] in ("keras", "tf_keras") for base in cls.__mro__):
         return ""
@@ -95,7 +95,7 @@ def _kind_of_keras(value: Any) -> str:
 
 
 def _home(function: UserFunction) -> str:
-    """Returns a function's name as module:function; "" where other processes cannot import it by that."""
+    """Returns a function's name as module:function; "" where other processes cannot import it by that name."""
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "")
     loaded = sys.modules.get(module)
     if module == "__main__" or not name.isidentifier() or getattr(loaded, name, None) is not function:
@@ -106,7 +106,7 @@ def _home(function: UserFunction) -> str:
 
 
 def _modules_of_program() -> list[ModuleType]:
-    """Returns the modules that are neither installed nor Python's own: nobody else may have them."""
+    """Returns the modules that are neither installed nor Python's own: other machines may lack them."""
     base = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
     found = []
     for name, module in list(sys.modules.items()):
@@ -121,7 +121,7 @@ def _modules_of_program() -> list[ModuleType]:
 
 @contextmanager
 def _by_value(modules: list[ModuleType]) -> Iterator[None]:
-    """Has cloudpickle take what these modules define along, rather than name it."""
+    """Has cloudpickle pickle the definitions of these modules by value instead of by name."""
     known = set(cloudpickle.list_registry_pickle_by_value())
     added = [module for module in modules if module.__name__ not in known]
     for module in added:

@@ -1,6 +1,6 @@
-"""The user's modules: where they are looked for, what they define, and what they raise on the driver.
+"""The user's modules: their search path, their definitions, and the errors that they raise on the driver.
 
-Nothing is imported to find out: model modules import TensorFlow, which the driver has no other use for.
+None is imported for that: model modules import TensorFlow, which the driver has no other use for.
 """
 
 from __future__ import annotations
@@ -28,43 +28,32 @@ _DYNAMIC = {"exec", "globals", "setattr", "vars", "locals"}
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a module binds at its top level.
+    """The names that a module binds at its top level."""
 
-    Attributes:
-        bound: Names of functions, classes, imports and assignments, also within `if` and `try`.
-        functions: Names of its own functions.
-        stars: Modules that it imports all names of; relative ones begin with dots.
-        is_dynamic: Whether it may bind further names in ways that its text does not show.
-    """
-
-    bound: frozenset[str]
-    functions: tuple[str, ...]
-    stars: tuple[str, ...]
-    is_dynamic: bool
+    bound: frozenset[str]  # Names of functions, classes, imports and assignments, also within `if` and `try`
+    functions: tuple[str, ...]  # Names of its own functions
+    stars: tuple[str, ...]  # Modules that it imports all names of; relative ones begin with dots
+    is_dynamic: bool  # Whether it may bind further names in ways that its text does not show
 
 
 def code_folders(beside: Path | None) -> list[str]:
-    """Returns the folders that a module is looked for in before Python's own places.
-
-    Args:
-        beside: The configuration's folder, if it came from a file.
-    """
+    """Returns the folders searched for a module before Python's own; `beside` is that of a configuration file."""
     return list(dict.fromkeys(str(folder.absolute()) for folder in (beside, Path()) if folder is not None))
 
 
 def search_path(beside: Path | None, more: Sequence[str] = ()) -> list[str]:
-    """Returns where modules are looked for, in order: the one place that says so.
+    """Returns the search path of modules, in order; no other code decides it.
 
-    Beside the configuration, in the working folder, in `more`, then where Python looks: beside the program, in what
-    `--py-files` brings, on PYTHONPATH, among installed packages. What is found in a folder of the user's is sent to
-    the executors, where it comes first: they find the same.
+    Beside the configuration, in the working folder, in `more`, then Python's own path: beside the program, from
+    `--py-files`, on PYTHONPATH, among installed packages. Modules from a folder of the user's are sent to the
+    executors, where they come first: they find the same.
     """
     return [*code_folders(beside), *more, *sys.path]
 
 
 @contextmanager
 def importable(beside: Path | None) -> Iterator[None]:
-    """Lets this process import what `search_path` finds, for a while."""
+    """Lets this process import modules from `search_path`, for a while."""
     added = code_folders(beside)
     sys.path[:0] = added
     try:
@@ -76,7 +65,7 @@ def importable(beside: Path | None) -> Iterator[None]:
 
 
 def source_of(found: ModuleSpec) -> str | None:
-    """Returns the text of a module, which may lie in a zip; None for what has none, such as a compiled one."""
+    """Returns the text of a module, which may lie in a zip; None without one, as for a compiled module."""
     get_source = getattr(found.loader, "get_source", None)
     try:
         source: str | None = get_source(found.name) if get_source is not None else None
@@ -86,10 +75,10 @@ def source_of(found: ModuleSpec) -> str | None:
 
 
 def require_module(key: str, module: str, beside: Path | None, more: Sequence[str] = ()) -> ModuleSpec:
-    """Returns where the module is that a key of the configuration names.
+    """Returns the location of the module that a key of the configuration names.
 
     Raises:
-        ConfigError: nowhere; says where it was looked for.
+        ConfigError: it is not found; says where it was looked for.
     """
     found = find_module(module, search_path(beside, more))
     if found is None:
@@ -104,10 +93,10 @@ def require_module(key: str, module: str, beside: Path | None, more: Sequence[st
 def check_code(config: JobConfig) -> None:
     """Refuses a configuration whose modules or functions the driver does not find.
 
-    A module that only the nodes have is refused as well: nobody could tell whether it has a `prepare`.
+    A module that only the nodes have is refused as well: nothing would show whether it has a `prepare`.
 
     Raises:
-        ConfigError: a module is not there, or `data.source` names no function of its module.
+        ConfigError: a module is missing, or `data.source` names no function of its module.
         ModelContractError: `model` names none.
     """
     beside = config.code_folder
@@ -127,7 +116,7 @@ def binds(module: str, name: str, path: Sequence[str]) -> bool | None:
 
 
 def names_of(module: str, path: Sequence[str]) -> Names:
-    """Returns what a module's text binds; a module without a text that Python understands binds what it likes."""
+    """Returns the names that a module's text binds; a module without a text that Python understands may bind any."""
     found = find_module(module, path)
     source = source_of(found) if found is not None else None
     try:
@@ -138,7 +127,7 @@ def names_of(module: str, path: Sequence[str]) -> Names:
 
 
 def load_module(key: str, module: str, beside: Path | None) -> ModuleType:
-    """Imports the module that a key of the configuration names; raises what importing it does.
+    """Imports the module that a key of the configuration names; raises the errors of its import.
 
     Raises:
         ConfigError: a module of this name was imported from another place before.
@@ -155,14 +144,14 @@ def load_module(key: str, module: str, beside: Path | None) -> ModuleType:
 
 
 class UsersCode:
-    """Around a call of the user's own code on the driver: what it raises is its failure, unless it is one of ours.
+    """Around a call of the user's own code on the driver: makes its errors `ModelError`s, except sparktf's own.
 
     with UsersCode("prepare"):
         assets = prepare(rows, params)
     """
 
     def __init__(self, what: str) -> None:
-        """Takes what is called, for people."""
+        """Takes the name of the code, for messages."""
         self._what = what
 
     def __enter__(self) -> None:
@@ -171,13 +160,13 @@ class UsersCode:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raises `ModelError`, with the traceback, for what was raised."""
+        """Raises `ModelError` with the error's traceback."""
         if isinstance(error, Exception) and not isinstance(error, SparkTFError):
             raise failed(self._what, error) from error
 
 
 def failed(what: str, error: Exception) -> ModelError:
-    """Returns the error for what the user's own code raised on the driver, just now; its record has the traceback."""
+    """Returns the error for one that the user's code just raised on the driver; its record has the traceback."""
     found = ModelError(f"{what}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
     found.record = ErrorRecord(
         type="ModelError",
@@ -238,7 +227,7 @@ def _names(tree: ast.Module) -> Names:
 
 
 def _top_level(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields the nodes that run when the module is imported, but for the bodies of classes."""
+    """Yields the nodes that run when the module is imported, except the bodies of classes."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):

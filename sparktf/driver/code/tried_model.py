@@ -1,4 +1,4 @@
-"""Builds the model beside the driver, in a process of its own: TensorFlow has no place in the driver's."""
+"""Builds the model in a process of its own: the driver's imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LIMIT_S = 600.0
 
 
 def try_model(config: JobConfig, spec: FeedSpec) -> str:
-    """Builds the model as a trainer would, without what `prepare` returns, and compares it with what it is fed.
+    """Builds the model as a trainer would, without the assets of `prepare`, and compares it with the features it gets.
 
     Returns:
-        What is known of it: "takes ... and learns ...".
+        A description: "takes ... and learns ...".
 
     Raises:
-        ModelContractError: it cannot be trained, or does not take what it is fed.
+        ModelContractError: it cannot be trained, or does not take these features.
         ModelError: its own code raised.
-        NodeLostError: the process ended without a word.
+        NodeLostError: the process ended without a report.
     """
     told = {
         "config": dump_config(config),

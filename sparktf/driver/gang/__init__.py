@@ -1,4 +1,4 @@
-"""The agents that have come, the seats they get, and the server through which they and their trainers speak.
+"""The agents that have come, their seats, and the server for messages of agents and trainers.
 
-May import the attempt and the plan. Never imports pyspark: where agents run is said by its site.
+May import the attempt and the plan. Never imports pyspark: the site decides where agents run.
 """

@@ -39,10 +39,7 @@ HERE = Addresses(LOOPBACK, LOOPBACK)
 
 
 class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers agents and trainers, each call on a thread of gRPC's.
-
-    Whatever a stranger sends is refused and logged; the run goes on.
-    """
+    """Answers agents and trainers, each call on a thread of gRPC's. Refuses and logs messages of strangers."""
 
     def __init__(
         self,
@@ -52,11 +49,7 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
         tls: TlsMaterial | None,
         handlers: Mapping[Action, Handler],
     ) -> None:
-        """Starts to listen.
-
-        Args:
-            port: 0 takes a free one.
-        """
+        """Starts to listen. Port 0 takes a free one."""
         bind, self._host = addresses
         self._scheme = "grpc" if tls is None else "grpc+tls"
         self._start(f"{self._scheme}://{bind}:{port}", secret, tls, handlers)
@@ -73,7 +66,7 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
         self._secret, self._tls = secret, tls
 
     def access(self) -> ControlAccess:
-        """Returns what a node needs to call this server."""
+        """Returns the address and credentials with which a node calls this server."""
         location = f"{self._scheme}://{self._host}:{self.port}"
         return ControlAccess(location=location, secret=self._secret, tls=self._tls)
 
@@ -104,14 +97,10 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class LocalControlServer(ControlServer):
-    """One for nodes on this machine: on a unix socket in a folder that only its user can enter."""
+    """A server for nodes on this machine: on a unix socket in a folder that only its user can enter."""
 
     def __init__(self, below: str | None, secret: str, handlers: Mapping[Action, Handler]) -> None:
-        """Starts to listen.
-
-        Args:
-            below: Where the socket's folder is made; None for the system's temporary folder.
-        """
+        """Starts to listen. The socket's folder is made in `below`, by default the system's temporary folder."""
         self._folder = tempfile.mkdtemp(prefix="sparktf-", dir=below)
         # As long as it is open, the folder has a short name besides, whose owner alone may follow it.
         self._open_folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
@@ -144,7 +133,7 @@ def serve(
 
     Args:
         one_machine: Whether all nodes are on this machine: then a unix socket serves, and TLS is not needed.
-        scratch: A folder that goes with the gang, even if this process is killed; None if there is none.
+        scratch: A folder that is removed with the gang, even if this process is killed; None if there is none.
     """
     if one_machine and security.tls != "on":
         return LocalControlServer(scratch, new_secret(), handlers)

@@ -1,4 +1,4 @@
-"""A gang that runs functions: reserved, watched and dismissed as one that trains. Knows nothing of Spark."""
+"""A gang that runs functions: reserved, watched and dismissed like one that trains. Knows nothing of Spark."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from sparktf.wire.trainer_spec import Function
 
 
 class FunctionGang(Reserved):
-    """Runs a function on each of some nodes, once: `reserve`, `begin`, wait for its end; `close` in any case.
+    """Runs a function once on each of some nodes: `reserve`, `begin`, wait for its end; `close` in any case.
 
-    What fails first stops all nodes, and is raised by whatever is called next, and by what is called already.
+    The first failure stops all nodes, and is raised by the current and the next call.
     """
 
     def __init__(self, site: Site, count: int, timeouts: TimeoutsConfig) -> None:
@@ -39,21 +39,21 @@ class FunctionGang(Reserved):
 
     @property
     def functions(self) -> Functions:
-        """What is known of them. Raises `LifecycleError` before they have begun."""
+        """Their state. Raises `LifecycleError` before they have begun."""
         if self._functions is None:
             raise LifecycleError("functions begin after their nodes are reserved")
         return self._functions
 
     @property
     def access(self) -> ControlAccess:
-        """What a feeder needs to call the driver. Raises `LifecycleError` where there are no nodes."""
+        """The address and credentials with which a feeder calls the driver. Raises `LifecycleError` without nodes."""
         if self._server is None:
             raise LifecycleError("feeders start after the agents")
         return self._server.access()
 
     @property
     def cause(self) -> ErrorRecord | None:
-        """What failed first, if anything has."""
+        """The first failure, if any."""
         return None if self._functions is None else self._functions.cause
 
     # ---- the beginning ----
@@ -69,7 +69,7 @@ class FunctionGang(Reserved):
 
         Args:
             module: Of the function: must be importable where the agents are.
-            serve: Starts what takes the nodes' messages; `start` starts the agents.
+            serve: Starts the server for the nodes' messages; `start` starts the agents.
 
         Raises:
             ReservationError: they did not come in time.
@@ -87,7 +87,7 @@ class FunctionGang(Reserved):
         agents: Sequence[AgentRecord],
         logs: str,
     ) -> None:
-        """Has the agents run the function, each as the node of its place, and returns when all of them have begun.
+        """Has each agent run the function as the node of its place, and returns when all of them have begun.
 
         Args:
             logs: Folder that their logs go below.
@@ -131,7 +131,7 @@ class FunctionGang(Reserved):
             self.tick()
 
     def look(self) -> None:
-        """Notices what is lost, and stops all nodes at the first failure."""
+        """Notices losses, and stops all nodes at the first failure."""
         functions = self.functions
         self.look_after_agents(restart=False)
         self.record_losses(functions)
@@ -142,7 +142,7 @@ class FunctionGang(Reserved):
                 self.roster.changed.notify_all()
 
     def check(self) -> None:
-        """Raises the error of what failed first, if anything has."""
+        """Raises the first failure, if any."""
         if self.cause is not None:
             error = self.cause.to_error()
             if self.cause.traceback:
@@ -150,7 +150,7 @@ class FunctionGang(Reserved):
             raise error
 
     def await_until(self, done: Callable[[], bool], limit_s: float | None = None) -> None:
-        """Waits until something is so.
+        """Waits until `done`.
 
         Raises:
             SparkTFError: a node failed before.
@@ -166,7 +166,7 @@ class FunctionGang(Reserved):
         self.check()
 
     def close(self) -> None:
-        """Stops whatever runs, and gives the executors back."""
+        """Stops all that runs, and gives the executors back."""
         if self._closed:
             return
         if self._functions is not None:

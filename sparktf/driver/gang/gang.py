@@ -25,10 +25,7 @@ from sparktf.wire.trainer_spec import TrainerSpec
 
 
 class Gang(Reserved):
-    """Reserves nodes at a site and runs attempts on them.
-
-    Agents are started by the first training, after its preflight and plan, and dismissed by `close`.
-    """
+    """Reserves nodes at a site and runs attempts on them: from the first training, after its plan, until `close`."""
 
     def __init__(self, config: JobConfig, site: Site, console: Console) -> None:
         """Starts nothing yet.
@@ -53,7 +50,7 @@ class Gang(Reserved):
     # ---- reservation ----
 
     def suffices(self, config: JobConfig) -> bool:
-        """Whether a training finds its nodes here: true before the first one has reserved any."""
+        """Whether the gang has the nodes that a training needs: true before the first one has reserved any."""
         return self._agents is None or config.shape.nodes <= self._size
 
     def close(self) -> None:
@@ -66,13 +63,13 @@ class Gang(Reserved):
 
         Raises:
             LifecycleError: the gang is closed.
-            PreflightError: the agents leave no room for what the plan needs.
+            PreflightError: the agents leave no room for the plan's feeders.
         """
         self._take(GangEvent.RESERVE)
         self.site.check_plan(config, plan)
         self.site.ship_code(config)
         if self._agents is not None:
-            with suppress(RunInterruptedError):  # what ended the agents between two trainings interrupts neither
+            with suppress(RunInterruptedError):  # the end of agents between two trainings interrupts neither
                 self.look_after_agents()
             return
         self._server = self.site.serve(config, self._dispatcher.handlers())
@@ -84,8 +81,8 @@ class Gang(Reserved):
         """Waits for the gang; returns its agents by partition.
 
         The first attempt needs all of them within `timeouts.reserve`; a later one goes on with at least
-        `cluster.min_workers` when the lost do not come back within `timeouts.replace`. Of more agents than are needed,
-        those beside the data are taken, of each executor one if that is enough; spares that are not are sent home.
+        `cluster.min_workers` when the lost ones do not come back within `timeouts.replace`. Of more agents than needed,
+        those beside the data are taken, one of each executor if that is enough; other spares are sent home.
 
         Raises:
             ReservationError: too few came in time.
@@ -128,7 +125,7 @@ class Gang(Reserved):
         return kept
 
     def _send_home(self, spares: list[AgentRecord]) -> None:
-        """Has agents end, and their executors given back that nobody else is on."""
+        """Ends agents, and gives back their executors where no other agent is on them."""
         self.roster.dismiss([agent.id for agent in spares])
         used = {agent.executor for agent in self.roster.here()}
         self.site.let_go([agent for agent in spares if agent.executor not in used])
@@ -141,7 +138,7 @@ class Gang(Reserved):
             self.roster.start(specs)
 
     def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int, turn: int) -> Feeders:
-        """Has Spark feed a stream in an epoch to the nodes of an attempt, for the turn that is named.
+        """Has Spark feed a stream in an epoch to the nodes of an attempt, for the given turn.
 
         Raises:
             LifecycleError: there are no agents yet.
@@ -168,10 +165,7 @@ class Gang(Reserved):
         return self._attempts
 
     def look_after_agents(self, *, restart: bool = True) -> str | None:
-        """See `Reserved`. Sends spares home that have come too late to be chosen.
-
-        They would hold their executors to the run's end.
-        """
+        """See `Reserved`. Sends home spares that came too late to be chosen, which would hold their executors."""
         reason = super().look_after_agents(restart=restart)
         if self._chosen:
             here = {agent.registration.partition: agent for agent in self.roster.here()}
@@ -185,11 +179,11 @@ class Gang(Reserved):
 
 
 def late_spares(chosen: Set[int], here: Set[int], free: Set[int]) -> Set[int]:
-    """Returns the partitions of agents that came when the gang had been chosen, and that it has no use for.
+    """Returns the partitions of agents that came after the gang was chosen, and that it does not need.
 
     Args:
         chosen: The gang's partitions; none where there was no choice.
         here: Those of all agents there are.
-        free: Those of them that have nothing to do.
+        free: Those of idle agents.
     """
     return free - chosen if chosen and chosen <= here else frozenset()

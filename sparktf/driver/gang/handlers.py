@@ -1,6 +1,6 @@
-"""What agents and trainers say, and who answers: under the roster's lock, whatever brought the message.
+"""The messages of agents and trainers, and their handlers: under the roster's lock, by any transport.
 
-Dealing and leasing alone, which may take long, are outside of it.
+Only dealing and leasing, which may take long, are outside of it.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class _Last:
 class Answers:
     """The last answer to each sender and action: at-most-once delivery, as of remote procedure calls.
 
-    A network may bring a message twice, late or after its successors, and who has lost an answer sends again. Senders
-    count what they send of an action, and send the next only once they have the answer, or have given up. So the last
-    answer is all that anybody may still wait for: it is given again, and nothing happens a second time. An older number
-    is refused. An incarnation of a node is a sender of its own.
+    A network may bring a message twice, late or after its successors, and a sender that has lost an answer sends again.
+    Senders number their messages of an action, and send the next only once they have the answer, or have given up. So
+    only the last answer may still be waited for: it is given again, and nothing happens a second time. An older number
+    is refused. Each incarnation of a node is a sender of its own.
     """
 
     def __init__(self) -> None:
         self._last: dict[tuple[Hashable, Action], _Last] = {}
 
     def once(self, sender: Hashable, action: Action, number: int, serve: Callable[[], Message]) -> Message:
-        """Returns what `serve` does, or did for this number before; what it raises is not remembered.
+        """Returns the result of `serve`, or its earlier one for this number; its errors are not remembered.
 
         Raises:
             RefusedError: a later message of this action was served.
@@ -96,13 +96,13 @@ class Dispatcher:
         self._answers = Answers()
 
     def handlers(self) -> dict[Action, Handler]:
-        """Returns who answers what; each raises `RefusedError` for what comes too late, or from a stranger."""
+        """Returns the handler of each action; each raises `RefusedError` for late messages, or those of strangers."""
         return {
             Action.REGISTER: Handler(Registration, self._roster.register),
             Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._beat),
             Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
-            # A share is the same however often it is asked for, and those of a large plan are too large to be kept.
+            # A share is the same each time, and those of a large plan are too large to be kept.
             Action.ASSIGNMENT: Handler(AssignmentRequest, self._assignment),
             Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._training().lease, m)),
             Action.DEAL: Handler(DealRequest, lambda m: self._locked(self._of(Functions).deal, m)),
@@ -110,7 +110,7 @@ class Dispatcher:
         }
 
     def _of_nodes(self) -> list[tuple[Action, type[NodeMessage], Callable[[Any], Message]]]:
-        """Returns what nodes send again where an answer is lost."""
+        """Returns the messages that nodes send again if an answer is lost."""
         return [
             (Action.READY, Ready, lambda m: self._locked(self._current().ready, m)),
             (Action.METRICS, Metrics, lambda m: self._locked(self._training().metrics_reported, m)),
@@ -128,7 +128,7 @@ class Dispatcher:
 
     def _once(self, action: Action, serve: Callable[[Any], Message], message: NodeMessage) -> Message:
         with self._roster.changed:
-            self._current().hear(message)  # whoever has lost its place is refused, also what it was answered before
+            self._current().hear(message)  # a node that has lost its place is refused even earlier answers
         return self._answers.once(message.trainer, action, message.number, lambda: serve(message))
 
     def _beat(self, message: AgentHeartbeat) -> Message:

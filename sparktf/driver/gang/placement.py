@@ -1,4 +1,4 @@
-"""Which hosts to ask for executors on, and which nodes to keep of those that came: functions of where the data lies."""
+"""Which hosts to ask for executors on, and which nodes to keep: functions of where the data lies."""
 
 from __future__ import annotations
 
@@ -11,27 +11,22 @@ HostNbytes = Mapping[str, Mapping[int, int]]
 """Host -> group of row groups that lie on the same hosts -> bytes."""
 
 _GOOD_ENOUGH = 0.9
-"""An executor that is there already is worth keeping while the gang holds so much of what the best hosts would."""
+"""Present executors are kept while the gang is beside this fraction of the data that the best hosts would have."""
 
 _ASKS = 2
 
 
 class Request(NamedTuple):
-    """What to ask the cluster manager for.
+    """A request for the cluster manager."""
 
-    Attributes:
-        total: Executors in all, with those that are there already.
-        hosts: Where the new ones are wanted.
-    """
-
-    total: int
-    hosts: tuple[str, ...]
+    total: int  # Executors in all, including present ones
+    hosts: tuple[str, ...]  # Preferred for the new ones
 
 
 def request_for(host_nbytes: HostNbytes, nodes: int, readers: int, held: Sequence[str]) -> Request:
-    """Returns what to ask for, given the hosts of the executors that are there already.
+    """Returns the request, given the hosts of the executors that are there already.
 
-    Where those are far from the data, as many more are asked for, so that the gang can do without them.
+    If these are too far from the data, the best hosts are all asked for, so that the gang can do without the others.
 
     Args:
         readers: How many of the nodes read data; the others may be anywhere.
@@ -54,13 +49,13 @@ def ask_beside(
     held: Callable[[int], Sequence[str]],
     ask: Callable[[Request], None],
 ) -> int:
-    """Asks for executors, and once more where too many of those that came are far from the data.
+    """Asks for executors, and once more if too many of those that came are far from the data.
 
-    A wanted host that is full, or only late with its heartbeat, is passed over by YARN for the next one.
+    YARN passes over a wanted host that is full, or only late with its heartbeat, for the next one.
 
     Args:
         readers: See `request_for`.
-        held: Waits, within bounds, until there are so many executors; returns the hosts of those that are there then.
+        held: Waits, within bounds, for the given number of executors; returns the hosts of all present then.
 
     Returns:
         How many executors there will be.
@@ -78,8 +73,8 @@ def ask_beside(
 def best_hosts(host_nbytes: HostNbytes, count: int, held: Sequence[str]) -> list[str]:
     """Returns `count` hosts that, with those `held` already, hold as much of the data as few hosts can.
 
-    Greedily, the host that adds most first; when nothing more is added, those that hold most; when all are taken, each
-    a second time. Empty where nothing is known.
+    Greedily, the host that adds most first; when none adds any, those that hold most; when all are taken, each a second
+    time. Empty where nothing is known.
     """
     if not host_nbytes:
         return []
@@ -141,7 +136,7 @@ def covered(host_nbytes: HostNbytes, hosts: Sequence[str]) -> int:
 
 
 def near(host_nbytes: HostNbytes, hosts: Sequence[str]) -> float:
-    """Returns how many bytes at most a node on each of these hosts can read there, when all nodes read as many.
+    """Returns the most bytes that a node on each of these hosts can read there, when all nodes read equally many.
 
     A host that holds little helps little, even where the others hold all: they are not to read more than their part.
     """
@@ -156,7 +151,7 @@ def near(host_nbytes: HostNbytes, hosts: Sequence[str]) -> float:
 def seats(hosts: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Returns the order in which nodes on `hosts` take their seats: the one of each seat on the host wanted for it.
 
-    Seats whose host has no node (any more) take the nodes that are left.
+    Seats whose host has no node left take the remaining nodes.
     """
     free = list(range(len(hosts)))
     order: list[int | None] = []

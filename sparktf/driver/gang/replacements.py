@@ -1,4 +1,4 @@
-"""Gives nodes whose trainers are lost others, while their attempt goes on."""
+"""Gives nodes new trainers for lost ones, while their attempt goes on."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Successor(NamedTuple):
 def vacancies(
     lost: Sequence[Trainer], agents: Iterable[AgentRecord], now_s: float, silence_s: float
 ) -> list[Successor]:
-    """Returns who takes which of the places that are vacant, as far as there are agents for them.
+    """Returns which agent takes which vacant place, as far as there are agents.
 
-    Those that have been vacant for longest are taken: each by the agent that had it, whose host the rows that it reads
-    lie on; else by one on the same host; else by any.
+    The longest vacancies are filled first: each by the agent that had it, on whose host its rows lie; else by one on
+    the same host; else by any.
 
     Args:
-        lost: The trainers that had the places, those that were lost first first.
+        lost: The trainers that had the places, the earliest loss first.
         agents: All that are here.
-        silence_s: One that was not heard for half as long may be gone: it gets nothing before it speaks again.
+        silence_s: One that was not heard for half as long may be gone: it gets nothing before it is heard again.
     """
     free = [agent for agent in agents if agent.is_free and now_s - agent.heard_s <= silence_s / 2]
     offers = sorted(
@@ -56,20 +56,16 @@ class Replacements:
     """
 
     def __init__(self, gang: Gang, attempt: Attempt, seating: Seating, leader: Training) -> None:
-        """Changes nothing yet.
-
-        Args:
-            leader: What the leader's trainer got when the attempt began.
-        """
+        """Changes nothing yet; `leader` has the orders of the leader's trainer when the attempt began."""
         self.seating = seating
         self._gang = gang
         self._attempt = attempt
         self._leader = leader
 
     def fill(self) -> list[str]:
-        """Ends trainers that count as lost, and has agents that are free start others; returns what is to be said.
+        """Ends trainers that count as lost, and has free agents start others; returns lines that describe it.
 
-        A seat is given to nobody whose executor is gone: its site is asked before, outside of the roster's lock.
+        A seat goes to no agent whose executor is gone: the site is asked for that before, outside of the roster's lock.
 
         Raises:
             PreflightError: an agent cannot start trainers.
@@ -103,7 +99,7 @@ class Replacements:
         return vacancies(wanted, roster.here(), self._gang.clock.now_s(), roster.silence_s)
 
     def _give(self, follower: Successor) -> None:
-        """Gives a node's seat to an agent, and that the trainer."""
+        """Gives a node's seat to an agent, and the agent its trainer."""
         node, agent = follower
         here = agent.registration
         successor = self._attempt.succeed(node, agent.id, here.host, agent.address, here.jvm)

@@ -1,7 +1,4 @@
-"""Agents that are held for nodes, whatever those do: who has come and can start trainers, who is lost, who goes home.
-
-Knows nothing of Spark.
-"""
+"""Agents held for nodes of any kind: arrivals, fitness, losses, dismissals. Knows nothing of Spark."""
 
 from __future__ import annotations
 
@@ -25,11 +22,11 @@ from sparktf.wire.beats import Beats
 _SHOWN_NODES = 10
 
 Waiting = Callable[[int, float, float], None]
-"""Shows how many nodes have come, for how many seconds others are waited for, and when that was."""
+"""Shows how many nodes have come, the seconds left for the others, and the time of that count."""
 
 
 class Next(enum.Enum):
-    """What a gang that gathers does next."""
+    """The next action of a gang that gathers."""
 
     WAIT = enum.auto()
     GO = enum.auto()
@@ -38,26 +35,19 @@ class Next(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """How many agents an attempt waits for.
+    """The number of agents that an attempt waits for."""
 
-    Attributes:
-        wanted: With so many it is whole.
-        least: With so many it goes on at the deadline.
-        spares: So many more are on their way, to choose from.
-        deadline_s: Monotonic seconds.
-    """
-
-    wanted: int
-    least: int
-    spares: int
-    deadline_s: float
+    wanted: int  # The whole gang
+    least: int  # Enough at the deadline
+    spares: int  # Additional ones on their way, to choose from
+    deadline_s: float  # Monotonic seconds
 
 
 class Reserved:
     """The agents of a gang, at a site.
 
     Attributes:
-        clock: By which it is judged whether nodes are silent, or late.
+        clock: Measures the silence and lateness of nodes.
     """
 
     def __init__(self, site: Site, rhythm: Beats, timeouts: TimeoutsConfig) -> None:
@@ -65,7 +55,7 @@ class Reserved:
 
         Args:
             rhythm: How often agents are heard.
-            timeouts: That agents keep.
+            timeouts: The agents' timeouts.
         """
         self.site = site
         self.clock = ListeningClock(site.clock)
@@ -89,10 +79,10 @@ class Reserved:
         )
 
     def await_agents(self, need: Need, limit_s: float, limit: str, show: Waiting) -> list[AgentRecord]:
-        """Waits for agents that are free; returns them by partition.
+        """Waits for free agents; returns them by partition.
 
         Args:
-            limit: What sets the limit.
+            limit: The setting of the limit.
 
         Raises:
             ReservationError: too few came in time.
@@ -143,14 +133,14 @@ class Reserved:
         return bool(removed)
 
     def record_losses(self, crew: Crew) -> None:
-        """Tells the trainers' crew of agents that are lost."""
+        """Reports lost agents to the trainers' crew."""
         swept = self.roster.sweep()
         for lost, facts in zip(swept, self.site.facts([lost.agent for lost in swept]), strict=True):
             with self.roster.changed:
                 crew.agent_lost(lost.agent.id, lost.in_words(facts), facts.log)
 
     def look_after_agents(self, *, restart: bool = True) -> str | None:
-        """Notices that all agents were given up, and starts them again; returns why they were.
+        """Notices that all agents were given up, and starts them again; returns the reason.
 
         Raises:
             PreflightError: no executor can run them.
@@ -193,11 +183,11 @@ class Reserved:
         if self._server is not None:
             server, self._server = self._server, None
             server.withdraw()
-            # It waits for calls under way, and a dying node may have one open for long: so nobody waits for it.
+            # Not waited for: it waits for calls under way, and a dying node may keep one open for long.
             self.clock.beside("control-shutdown", server.shutdown)
 
     def tick(self) -> None:
-        """Waits for something to happen, or a moment."""
+        """Waits for a notification, at most for a moment."""
         with self.roster.changed:
             self.clock.wait(self.roster.changed, KNOBS.tick_s)
 
@@ -208,11 +198,7 @@ class Reserved:
 
 
 def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) -> Next:
-    """Returns what follows from the agents that are free.
-
-    Args:
-        enough_since_s: When there were as many as wanted for the first time; None if there never were.
-    """
+    """Returns the next action, given the free agents; `enough_since_s`: since when all wanted are there, or None."""
     if idle >= need.wanted:
         waited_s = 0.0 if enough_since_s is None else now_s - enough_since_s
         if idle >= need.wanted + need.spares or waited_s >= KNOBS.spares_s:
@@ -223,7 +209,7 @@ def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) 
 
 
 def stopped(quiet: bool, deadline_s: float, now_s: float) -> Next:
-    """Returns what follows once trainers are told to stop: GO as soon as none runs, else GIVE_UP at the deadline."""
+    """Returns the next action after trainers are told to stop: GO when none runs, else GIVE_UP at the deadline."""
     if quiet:
         return Next.GO
     return Next.WAIT if now_s <= deadline_s else Next.GIVE_UP
@@ -236,9 +222,9 @@ def _nodes(partitions: list[int]) -> str:
 
 
 def differing_versions(driver: Mapping[str, str], executor: Mapping[str, str]) -> list[str]:
-    """Returns what says that an executor has another Python, TensorFlow or sparktf than the driver.
+    """Returns messages if an executor has another Python, TensorFlow or sparktf than the driver.
 
-    Of Python the minor version counts. A driver without TensorFlow, which needs none, is taken as it is.
+    The minor version of Python counts. A driver without TensorFlow, which needs none, is accepted.
     """
     return [
         f"{name} {executor[name]}, but the driver has {driver[name]}: run both from one environment (sparktf pack)"

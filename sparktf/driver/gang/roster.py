@@ -1,4 +1,4 @@
-"""The agents that the driver knows, and the orders they are given."""
+"""The agents that the driver knows, and their orders."""
 
 from __future__ import annotations
 
@@ -17,25 +17,19 @@ from sparktf.wire.trainer_spec import TrainerSpec
 
 @dataclass(slots=True)
 class AgentRecord:
-    """One agent as the driver sees it.
-
-    Attributes:
-        address: "host:port" held for its next trainer.
-        vouched: Its trainer was heard after its own latest heartbeat.
-        wanted: The trainer it is to run; `stop` takes that back.
-        is_awaited: Whether it has to be heard again before it counts as idle: it was told to start a trainer, and may
-            run one; or its last one has ended, and it says next where another may begin.
-        ended: Those of its trainers that have ended: what it says of them comes late.
-    """
+    """One agent as the driver sees it."""
 
     registration: Registration
     heard_s: float
-    address: str
+    address: str  # "host:port" held for its next trainer
     state: AgentState = AgentState.IDLE
-    vouched: bool = False
-    wanted: TrainerSpec | None = None
+    vouched: bool = False  # Its trainer was heard after its own latest heartbeat
+    wanted: TrainerSpec | None = None  # The trainer that it is to run, unless `stop`
     stop: bool = False
+    # Not idle before it is heard again: it may have started a trainer, or its last one has ended, and the address for
+    # another is still to come
     is_awaited: bool = False
+    # Its ended trainers: later reports on them are ignored
     ended: set[TrainerKey] = field(default_factory=set)
 
     @property
@@ -44,7 +38,7 @@ class AgentRecord:
 
     @property
     def executor(self) -> tuple[str, str]:
-        """Host and JVM, which no two executors share."""
+        """Host and JVM, unique to an executor."""
         return self.registration.host, self.registration.jvm
 
     @property
@@ -57,7 +51,7 @@ class AgentRecord:
         return self.state not in (AgentState.LOST, AgentState.DISMISSED)
 
     def take_back(self) -> None:
-        """Wants its trainer stopped, or not started any more."""
+        """Has its trainer stopped, or not started."""
         self.stop = self.state in (AgentState.BUSY, AgentState.STOPPING)
         self.wanted = self.wanted if self.stop else None
 
@@ -66,15 +60,10 @@ class AgentRecord:
 
 
 class ExecutorFacts(NamedTuple):
-    """What the cluster manager says of an agent's executor.
+    """The cluster manager's facts about an agent's executor."""
 
-    Attributes:
-        log: Address of its log, "" where there is none.
-        removed: Why it is not there any more, "" while it is or where nothing is known.
-    """
-
-    log: str = ""
-    removed: str = ""
+    log: str = ""  # Address of its log, "" where there is none
+    removed: str = ""  # Why it was removed; "" if it was not, or unknown
 
 
 @dataclass(slots=True)
@@ -85,25 +74,20 @@ class LostAgent:
     reason: str
 
     def in_words(self, facts: ExecutorFacts = ExecutorFacts()) -> str:  # noqa: B008 - an immutable
-        """Returns what became of its trainer: it lost its executor only where that is known to be gone."""
+        """Returns a message about its trainer: it lost its executor only if that is known to be gone."""
         return f"lost its executor: {facts.removed}" if facts.removed else f"lost its agent: {self.reason}"
 
 
 @dataclass
 class Roster:
-    """All agents, by partition; thread-safe. `changed` is notified whenever something may have to be decided.
-
-    Attributes:
-        silence_s: An agent not heard for so long is lost.
-        rhythm: How often agents are heard.
-        duplicates_wait: Whether Spark may start a second agent of a partition beside a living one (speculation). It
-            then waits until the first is silent: if it gave up, Spark would take that for success and kill the first.
-    """
+    """All agents, by partition; thread-safe. `changed` is notified whenever a decision may be due."""
 
     clock: Callable[[], float]
-    silence_s: float
+    silence_s: float  # Silence after which an agent is lost
+    # Whether Spark may start a second agent of a partition beside a living one (speculation). It then waits until the
+    # first is silent: if it gave up, Spark would take that for success and kill the first.
     duplicates_wait: bool = False
-    rhythm: Beats = SMALL
+    rhythm: Beats = SMALL  # How often agents are heard
     changed: threading.Condition = field(default_factory=threading.Condition)
     _agents: dict[str, AgentRecord] = field(default_factory=dict)
     _places: dict[int, AgentRecord] = field(default_factory=dict)
@@ -115,7 +99,7 @@ class Roster:
     def register(self, message: Registration) -> Registered:
         """Gives an agent its place, or tells it to wait while another one has it.
 
-        A duplicate waits, one that is back, and one that Spark has started another for since: its registration is late.
+        A duplicate waits, and one that is back, and one that Spark has replaced since: its registration is late.
 
         Raises:
             RefusedError: the cluster is closed, or the agent's job has ended.
@@ -142,11 +126,7 @@ class Roster:
             return Registered(accepted=True)
 
     def heartbeat(self, message: AgentHeartbeat) -> Orders:
-        """Notes that the agent lives; answers with its orders.
-
-        Raises:
-            RefusedError: the agent is unknown.
-        """
+        """Notes that the agent lives; returns its orders. Raises `RefusedError` if the agent is unknown."""
         with self.changed:
             agent = self._known(message.agent)
             if agent.state is AgentState.LOST:
@@ -175,17 +155,13 @@ class Roster:
             return Orders(order=Order.WAIT, beat_s=waiting_s if message.trainer is None else working_s)
 
     def vouch(self, agent: str) -> None:
-        """Notes that an agent lives, since its trainer does, which ends with it."""
+        """Notes that an agent lives, since its trainer does, which would end with it."""
         with self.changed:
             known = self._known(agent)
             known.heard_s, known.vouched = self.clock(), True
 
     def trainer_exited(self, message: TrainerExited) -> Ack:
-        """Notes that an agent is free again.
-
-        Raises:
-            RefusedError: the agent is unknown.
-        """
+        """Notes that an agent is free again. Raises `RefusedError` if the agent is unknown."""
         with self.changed:
             agent = self._known(message.agent)
             if message.trainer in agent.ended:
@@ -200,7 +176,7 @@ class Roster:
     # ---- called by the driver's own thread, with `changed` held or not ----
 
     def here(self) -> list[AgentRecord]:
-        """Returns the agents there are, by partition."""
+        """Returns the agents present, by partition."""
         with self.changed:
             return sorted((a for a in self._agents.values() if a.is_here), key=lambda a: a.registration.partition)
 
@@ -237,7 +213,7 @@ class Roster:
                 self._agents[agent].wanted, self._agents[agent].stop = spec, False
 
     def stop_trainer(self, agent: str, trainer: TrainerKey) -> None:
-        """Orders one trainer stopped, if the agent (by id) has it still; one not started yet is taken back."""
+        """Orders one trainer stopped, if the agent (by id) still has it; one not started yet is taken back."""
         with self.changed:
             known = self._known(agent)
             if known.wanted is not None and known.wanted.trainer == trainer:
@@ -250,12 +226,12 @@ class Roster:
                 agent.take_back()
 
     def is_quiet(self) -> bool:
-        """Whether no agent that is here runs a trainer, or may."""
+        """Whether no agent present runs a trainer, or may."""
         with self.changed:
             return all(a.is_free for a in self._agents.values() if a.is_here)
 
     def dismiss(self, agents: Sequence[str] | None = None) -> None:
-        """Sends agents home, all of them by default: also the lost, if they speak again; and then takes no new ones."""
+        """Sends agents home, including lost ones that return. By default sends all, and then takes no new ones."""
         chosen = None if agents is None else frozenset(agents)
         with self.changed:
             self._closed = self._closed or chosen is None

@@ -1,4 +1,4 @@
-"""Who sits where in an attempt: agents in the order of their roles, and the trainers they are given."""
+"""The seats of an attempt: agents in the order of their roles, and the orders of their trainers."""
 
 from __future__ import annotations
 
@@ -26,31 +26,25 @@ from sparktf.wire.trainer_spec import Training
 
 @dataclass(frozen=True, slots=True)
 class Seating:
-    """The agents of one attempt.
+    """The agents of one attempt."""
 
-    Attributes:
-        members: By role and index: the leader first.
-        agents: Of each.
-        dealt: The host of each by which data is dealt.
-    """
-
-    members: tuple[NodeId, ...]
-    agents: tuple[AgentRecord, ...]
-    dealt: tuple[str, ...]
+    members: tuple[NodeId, ...]  # By role and index: the leader first
+    agents: tuple[AgentRecord, ...]  # In the same order
+    dealt: tuple[str, ...]  # The hosts by which data is dealt
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Where the nodes are."""
+        """The hosts of the nodes."""
         return tuple(agent.registration.host for agent in self.agents)
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Where the workers are, by index."""
+        """The hosts of the workers, by index."""
         return tuple(agent.registration.host for node, agent in self._seats() if node.role is Role.WORKER)
 
     @property
     def in_words(self) -> str:
-        """Who the nodes are, and where: "2 workers, 1 ps and a coordinator on ...", in this order."""
+        """The nodes and their hosts: "2 workers, 1 ps and a coordinator on ...", in this order."""
         order = (Role.WORKER, Role.PS, Role.CHIEF, Role.EVALUATOR)
         seats = sorted(self._seats(), key=lambda seat: order.index(seat[0].role))
         return f"{gang_text(self.members)} on {', '.join(agent.registration.host for _, agent in seats)}"
@@ -68,7 +62,7 @@ class Seating:
         ]
 
     def specs(self, leader: Training) -> list[tuple[str, Training]]:
-        """Returns for each agent, by id, what its trainer gets: what the leader's has, but for its own place."""
+        """Returns for each agent, by id, its trainer's orders: the leader's with another place."""
         common = _for_nodes(leader)
         return [(agent.id, common.model_copy(update={"node": node})) for node, agent in self._seats()]
 
@@ -78,7 +72,7 @@ class Seating:
         return replace(self, agents=(*self.agents[:seat], agent, *self.agents[seat + 1 :]))
 
     def results(self, attempt: Attempt, facts: Sequence[ExecutorFacts], *, located: bool) -> tuple[NodeResult, ...]:
-        """Returns what each node has read and trained, what it took, and where its log is.
+        """Returns for each node its reads, its training, its resources, and the place of its log.
 
         Args:
             facts: Of each agent's executor.
@@ -105,7 +99,7 @@ class Seating:
 
 
 def successor_spec(leader: Training, successor: Trainer) -> Training:
-    """Returns what a trainer gets that takes a lost one's place: of the addresses, its own is the new one."""
+    """Returns the orders of a trainer that takes a lost one's place, with its own address among the others."""
     return _for_nodes(leader).model_copy(
         update={
             "node": successor.node,
@@ -116,7 +110,7 @@ def successor_spec(leader: Training, successor: Trainer) -> Training:
 
 
 def _for_nodes(leader: Training) -> Training:
-    """Returns what every node needs of it: of the cursor how far it is, and not where.
+    """Returns the part that every node needs; of the cursor the position, without the intervals.
 
     In the middle of an epoch it has intervals of every node that trained it: megabytes of them, on a thousand nodes.
     """
@@ -132,11 +126,7 @@ def _for_nodes(leader: Training) -> Training:
 def attempt_result(
     attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: int, duration_s: float, *, server_nbytes: int
 ) -> AttemptResult:
-    """Returns what the run's result says of an attempt that has ended.
-
-    Args:
-        server_nbytes: Memory that a parameter server may take.
-    """
+    """Returns the result of an attempt that has ended; a parameter server may take `server_nbytes` of memory."""
     return AttemptResult(
         attempt=attempt.number,
         workers=sum(node.role is Role.WORKER for node in attempt.trainers),
@@ -175,8 +165,8 @@ def seat_agents(
 ) -> Seating:
     """Gives the agents their seats: workers beside the data, servers and evaluator apart, the coordinator anywhere.
 
-    Data is dealt by where the nodes are. A replay deals by where the workers of the plan's first attempt were, wherever
-    they are now, so that every replay of a plan deals alike; workers on the same hosts take the same seats.
+    Data is dealt by the nodes' hosts. A replay deals by the hosts of the workers in the plan's first attempt instead,
+    so that every replay of a plan deals alike; workers on the same hosts take the same seats.
 
     Args:
         host_nbytes: Where the data lies.
@@ -200,7 +190,7 @@ def seat_agents(
 
 
 def _order(members: Sequence[NodeId], hosts: Sequence[str], host_nbytes: HostNbytes) -> list[int]:
-    """Returns for each member which of the agents on these hosts takes its seat."""
+    """Returns for each member the index of the agent, by host, that takes its seat."""
     count = Counter(node.role for node in members)
     workers = best_nodes(host_nbytes, hosts, count[Role.WORKER])
     taken = {Role.WORKER: workers}

@@ -1,6 +1,6 @@
-"""Where agents run and feeders come from, as the gang is given it: a Spark application, or what tests have.
+"""Where agents run and feeders come from, as the gang sees it: a Spark application, or the simulator of the tests.
 
-Nothing here says how; a site that is pretended hands messages to the gang's handlers itself.
+Nothing here says how; a simulated site hands messages to the gang's handlers itself.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Put = Callable[[str, bytes], None]
 
 
 class Handler(NamedTuple):
-    """How one action is answered; from any thread."""
+    """Answers one action; from any thread."""
 
     request: type[Message]
     answer: Callable[[Any], Message]
 
 
 class Server(Protocol):
-    """Through what nodes reach the handlers."""
+    """The server through which nodes reach the handlers."""
 
     def access(self) -> ControlAccess:
-        """Returns what a node needs to call it."""
+        """Returns the address and credentials with which a node calls it."""
 
     def withdraw(self) -> None:
         """Takes its address away, before `shutdown`."""
@@ -47,13 +47,9 @@ class Server(Protocol):
 
 
 class AgentJob(Protocol):
-    """Whatever runs the agents.
+    """The job that runs the agents."""
 
-    Attributes:
-        spares: How many of the agents are there to choose from only; set to 0 when that is done.
-    """
-
-    spares: int
+    spares: int  # Agents that are only there to choose from; 0 once chosen
 
     def ended(self) -> str | None:
         """Returns why all agents have been given up at once, None while they have not."""
@@ -62,11 +58,11 @@ class AgentJob(Protocol):
         """Starts the agents again. Raises `NodeLostError` if that has been tried too often."""
 
     def close(self, wait_s: float) -> None:
-        """Waits for dismissed agents to go home, then ends what is left."""
+        """Waits for dismissed agents to end, then ends all others."""
 
 
 class Voice(NamedTuple):
-    """Takes what a run says: lines of its progress, and warnings, which its result mentions."""
+    """Takes a run's lines of progress, and its warnings, which its result mentions."""
 
     say: Callable[[str], None]
     warn: Callable[[str], None]
@@ -77,7 +73,7 @@ class Site(Protocol):
 
     @property
     def place(self) -> str:
-        """Where this is, for people: Spark's master."""
+        """The site's name for people: Spark's master."""
 
     @property
     def one_machine(self) -> bool:
@@ -97,42 +93,38 @@ class Site(Protocol):
 
     @property
     def file_systems(self) -> FileSystems:
-        """Where data and runs are: the only ones of the driver's, credentials included."""
+        """The driver's only file systems, for data and runs; credentials included."""
 
     def preflight(self, config: JobConfig, voice: Voice) -> None:
-        """Refuses what can never run here. Raises `PreflightError`."""
+        """Refuses a configuration that can never run here. Raises `PreflightError`."""
 
     def plan(self, config: JobConfig, voice: Voice) -> Plan:
-        """Plans the run's input. Raises what `plan_source` does."""
+        """Plans the run's input. Raises as `plan_source`."""
 
     def prepare(self, config: JobConfig, plan: Plan, storage: Storage, path: str, put: Put) -> dict[str, Any]:
         """Returns the model's assets, kept at `path`; they are made of the rows of the plan."""
 
     def ship_code(self, config: JobConfig) -> None:
-        """Brings the model's code to where the agents run."""
+        """Brings the model's code to the agents."""
 
     def check_plan(self, config: JobConfig, plan: Plan) -> None:
-        """Refuses a plan that the agents, those to come or those that are here, leave no room for.
+        """Refuses a plan for which the agents, present or to come, leave no room.
 
         Raises:
             PreflightError: Spark is to feed the nodes, and no slot is left for that.
         """
 
     def serve(self, config: JobConfig, handlers: Mapping[Action, Handler]) -> Server:
-        """Starts what takes the messages of agents and trainers."""
+        """Starts the server for messages of agents and trainers."""
 
     def start_agents(self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice) -> AgentJob:
-        """Starts as many agents as the gang has nodes or more, beside the data if it can be had."""
+        """Starts at least as many agents as the gang has nodes, beside the data if possible."""
 
     def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> Feeders:
-        """Has Spark feed a stream in an epoch to the nodes of an attempt, as the settings name them.
-
-        Args:
-            on_end: Called from any thread when the feeders have ended.
-        """
+        """Has Spark feed a stream in an epoch to the nodes in `settings`; calls `on_end` from any thread at the end."""
 
     def let_go(self, agents: Sequence[AgentRecord]) -> None:
-        """Gives back what was held for agents that are dismissed, without waiting; nothing, where that cannot be."""
+        """Releases the executors of dismissed agents, where possible, without waiting."""
 
     def facts(self, agents: Sequence[AgentRecord]) -> list[ExecutorFacts]:
-        """Returns what is known of each agent's executor."""
+        """Returns the known facts about each agent's executor."""

@@ -1,4 +1,4 @@
-"""Bounds of `data.checks` against a source: whether there is such a column, and such a figure of it."""
+"""Bounds of `data.checks` against a source: whether the column exists, and has such a figure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from sparktf.feature import Feature
 from sparktf.statistics.column_statistics import number_of
 
 _OTHER_NUMBERS = ("boolean", "time", "interval day to second")
-"""What becomes a number for the model, and is none for statistics."""
+"""Types that become numbers for the model, but are none for statistics."""
 
 
 def check_bounds(checks: ChecksConfig, features: Sequence[Feature], schema: Schema) -> None:
-    """Refuses bounds that can say nothing.
+    """Refuses bounds that can have no effect.
 
     Raises:
         ConfigError: a bound is for a column that is not used, or for a figure that a column of its type does not have.

@@ -13,7 +13,7 @@ from sparktf.sequence import EpochOrder, Integers, Interval, Slices
 
 
 class DealtSlices(Sequence[Slices]):
-    """What each node gets of an epoch, in the order in which it trains it.
+    """The slices of an epoch dealt to each node, in the order in which it trains them.
 
     Attributes:
         slices: Those of all nodes, node by node.
@@ -79,10 +79,10 @@ def _cut(slices: Slices, nodes: int) -> DealtSlices:
 
 
 def share_locally(slices: Slices, local: Groups, nodes: int, *, rebalance: bool) -> DealtSlices:
-    """Deals slices to nodes: as many rows to each as to the others, and as many of them local as can be.
+    """Deals slices to nodes: equally many rows to each, as many of them local as possible.
 
-    Slices with the fewest local nodes choose first, each the node that has most room left; what finds no room beside
-    its data goes where there is room.
+    Slices with the fewest local nodes choose first, each the node that has most room left; slices without room beside
+    their data go where there is room.
 
     Args:
         local: For each shuffle block, the nodes beside its data, in ascending order.
@@ -102,10 +102,10 @@ def share_locally(slices: Slices, local: Groups, nodes: int, *, rebalance: bool)
 
 
 class _Dealt:
-    """Slices that find their nodes, one after the other. Plain lists: of a single number NumPy takes ten times as long.
+    """Slices dealt one after the other. Plain lists: for single numbers NumPy takes ten times as long.
 
     Attributes:
-        columns: Of what is dealt: the slice, its node, where it starts in the slice, and how many rows it has.
+        columns: Of the dealt pieces: the slice, its node, the start in the slice, and the number of rows.
     """
 
     def __init__(self, rows: list[int], room: list[int], *, rebalance: bool) -> None:
@@ -116,7 +116,7 @@ class _Dealt:
         self._homeless: list[tuple[int, int]] = []
 
     def place(self, piece: int, candidates: list[int]) -> None:
-        """Gives a slice to the candidates with most room, of several the first; what finds none waits."""
+        """Gives a slice to the first of the candidates with most room; if there is none, it waits."""
         room, left = self._room, self._rows[piece]
         while left and candidates:
             node = max(candidates, key=room.__getitem__)
@@ -128,7 +128,7 @@ class _Dealt:
             self._homeless.append((piece, left))
 
     def place_anywhere(self) -> None:
-        """Gives what waits to whoever has most room."""
+        """Gives the waiting slices to the nodes with most room."""
         room = self._room
         most_room = [(-rows, node) for node, rows in enumerate(room)]
         heapq.heapify(most_room)
@@ -160,11 +160,7 @@ class BlockHosts(NamedTuple):
 
     @classmethod
     def of(cls, block: Integers, replicas: Replicas) -> BlockHosts:
-        """Adds up the splits of each block.
-
-        Args:
-            block: int64 [n_splits], the block of each split.
-        """
+        """Adds up the splits of each block; `block` is that of each split, int64 [n_splits]."""
         split, place = np.nonzero(replicas.host != NO_HOST)
         hosts = int(replicas.host.max(initial=0)) + 1
         key = block[split] * hosts + replicas.host[split, place]
@@ -172,7 +168,7 @@ class BlockHosts(NamedTuple):
         return cls(keys // hosts, keys % hosts, nbytes)
 
     def held(self, block: Integers, host: Integers) -> Integers:
-        """Returns how many bytes of each of some blocks lie on one host each: int64 [n], as `block` and `host`."""
+        """Returns the bytes of each block on one host each: int64 [n], as `block` and `host`."""
         hosts = max(int(self.host.max(initial=0)), int(host.max(initial=0))) + 1
         keys, wanted = np.append(self.block * hosts + self.host, -1), block * hosts + host
         place = np.searchsorted(keys[:-1], wanted)

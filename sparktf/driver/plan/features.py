@@ -1,4 +1,4 @@
-"""Configured features against the schema of a source: which columns, dtypes and shapes the tensors have."""
+"""Configured features against the schema of a source: the tensors' columns, dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _PACKED_DTYPE = "float32"
 
 
 class Family(Enum):
-    """What can be made of a column's values."""
+    """The kinds of tensors that a column's values can become."""
 
     NUMBER = "number"
     DECIMAL = "decimal"
@@ -53,20 +53,13 @@ class Family(Enum):
 
 
 class ColumnType(NamedTuple):
-    """A column's type.
+    """A column's type."""
 
-    Attributes:
-        spark: As Spark calls it, e.g. "bigint" or "array<float>".
-        family: Of the values, where the column is a list.
-        dtype: TensorFlow dtype of the values where the configuration names none; "" where it must.
-        length: Values in each row where the type says so, else None.
-    """
-
-    spark: str
-    family: Family
-    dtype: str
+    spark: str  # Spark's name, e.g. "bigint" or "array<float>"
+    family: Family  # Of the values, if the column is a list
+    dtype: str  # Default TensorFlow dtype of the values; "" if there is none
     is_list: bool = False
-    length: int | None = None
+    length: int | None = None  # Values in each row, if the type fixes them
 
 
 # (test of an Arrow type, Spark's name of it, dtype): unsigned integers are the next wider type, as Spark reads them.
@@ -90,7 +83,7 @@ _NUMBERS: tuple[tuple[Callable[[pa.DataType], bool], str, str], ...] = (
 
 
 def column_type(kind: pa.DataType) -> ColumnType:
-    """Returns what a column of an Arrow type is to Spark and to us."""
+    """Returns the column type for an Arrow type, with Spark's name."""
     if is_list(kind):
         value = column_type(kind.value_type)
         family = Family.NOTHING if value.is_list or value.family is Family.STRUCT else value.family
@@ -120,46 +113,36 @@ def _other_type(kind: pa.DataType) -> ColumnType:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The columns of a source.
+    """The columns of a source."""
 
-    Attributes:
-        types: Column -> Arrow type, in the source's order.
-        first_length: Column -> length of the list in its first row, if it is cheap to know; for messages.
-        looked_at: What of the source the columns are of, for a sentence's end: " in the first file, ..."; or "".
-        remedy: What to do about a column that is not in it, as a half sentence of its own; or "".
-    """
-
-    types: Mapping[str, pa.DataType]
+    types: Mapping[str, pa.DataType]  # Column -> Arrow type, in the source's order
+    # Column -> length of the list in its first row, if it is cheap to know; for messages
     first_length: Callable[[str], int | None]
-    looked_at: str = ""
-    remedy: str = ""
+    looked_at: str = ""  # Where they were looked for, for a sentence's end: " in the first file, ..."
+    remedy: str = ""  # Half a sentence on what to do about a missing column
 
     def arrow_type(self, name: str, key: str) -> pa.DataType:
-        """Returns the type of a column, or of a field of a struct ("user.age").
-
-        Raises:
-            ColumnError: there is none of the name.
-        """
+        """Returns the type of a column, or of a field of a struct ("user.age"). Raises `ColumnError` without one."""
         found = type_of(self.types, name)
         if found is None:
             raise self.missing(f"{key}: there is no column {name!r}", name, {**self.types, **self.leaves()})
         return found
 
     def column(self, name: str, key: str) -> ColumnType:
-        """Returns what `arrow_type` does, as it is to Spark and to us."""
+        """Returns the `ColumnType` of the column or field; see `arrow_type`."""
         return column_type(self.arrow_type(name, key))
 
     def missing(self, what: str, name: str, names: Iterable[str]) -> ColumnError:
-        """Returns the error over a name that stands for no column.
+        """Returns the error for a name that stands for no column.
 
         Args:
-            what: What is wrong.
-            names: Those that it may have meant.
+            what: The problem.
+            names: Columns that may have been meant.
         """
         return ColumnError(f"{what}{self.looked_at}{nearest(name, names)}{self.remedy and f'; {self.remedy}'}")
 
     def leaves(self) -> dict[str, pa.DataType]:
-        """Returns the columns with the fields of structs in place of these, as patterns see them."""
+        """Returns the columns with structs replaced by their fields, as patterns see them."""
         return leaf_types(self.types)
 
 
@@ -182,7 +165,7 @@ def resolve_features(data: DataConfig, schema: Schema) -> tuple[Feature, ...]:
 
 
 def _input(name: str, config: FeatureConfig, data: DataConfig, schema: Schema) -> list[Feature]:
-    """Returns an input, and behind it the one that is its mask."""
+    """Returns an input, followed by its mask, if it has one."""
     key = f"data.inputs.{name}"
     feature = _feature(Kind.INPUT, name, key, config, schema)
     if config.mask is None:
@@ -242,7 +225,7 @@ def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Sch
 
 
 def _taken(found: ColumnType, config: FeatureConfig) -> ColumnType:
-    """Returns a column's type as the feature takes it: with `dtype: uint8`, a binary column is a list of its bytes."""
+    """Returns a column's type for the feature: with `dtype: uint8`, a binary column is a list of its bytes."""
     if found.spark == "binary" and config.dtype == "uint8":
         return found._replace(family=Family.NUMBER, dtype="uint8", is_list=True)
     return found
@@ -284,7 +267,7 @@ def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, n
 
 
 def _check_fit(column: str, found: ColumnType, dtype: str, config: FeatureConfig, key: str) -> None:
-    """Checks what fits lists into a shape, `pad` and `truncate`, or does without one, `ragged`."""
+    """Checks `pad` and `truncate`, which fit lists into a shape, and `ragged`, which needs none."""
     if config.ragged:
         given = {"shape": config.shape, "pad": config.pad, "truncate": config.truncate or None, "mask": config.mask}
         for setting in [setting for setting, value in given.items() if value is not None]:
@@ -343,7 +326,7 @@ def _shape(
 
 
 def _check_no_leak(data: DataConfig, features: Sequence[Feature]) -> None:
-    """A pattern wide enough to take in the label would train a perfect and useless model."""
+    """Checks that no pattern takes in the label: the model would be perfect and useless."""
     learned = {column for feature in features if feature.kind is not Kind.INPUT for column in feature.columns}
     for feature in features:
         if feature.kind is Kind.INPUT and not feature.is_mask:
@@ -383,7 +366,7 @@ def _check_fill(value: FillValue, kind: pa.DataType, feature: Feature, key: str)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Returns a half sentence with the name that was probably meant, or with some that there are."""
+    """Returns a half sentence with the name that was probably meant, or with some of the existing ones."""
     by_lower = {known.lower(): known for known in names}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1)
     if found:

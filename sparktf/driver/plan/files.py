@@ -1,4 +1,4 @@
-"""What lies at a path: data files, partition columns, footers. Reads no rows."""
+"""The files at a path: data files, partition columns, footers. Reads no rows."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from sparktf.sequence import FileStamp, Integers
 from sparktf.storage.base import FileEntry, Storage
 
 FooterCheck = Callable[[str, pa.Schema, pq.FileMetaData], None]
-"""(path, schema, footer) of a file; raises where the file will not do."""
+"""(path, schema, footer) of a file; raises for an unsuitable file."""
 
 _THREADS = 16
 _Found = TypeVar("_Found")
 
 
 def at_once(name: str, look: Callable[..., _Found], *each: Iterable[Any]) -> list[_Found]:
-    """Returns what a function finds in each of some files, in many threads: small reads mostly wait for the storage.
+    """Returns a function's results for some files, from many threads: small reads mostly wait for the storage.
 
-    What it raises is raised, and the files that have not been begun are left out.
+    Raises its first error, and skips the files that have not been begun.
 
     Args:
         name: Of the threads.
-        each: What it takes of each file.
+        each: The function's arguments for each file.
     """
     with ThreadPoolExecutor(_THREADS, thread_name_prefix=name) as pool:
         try:
@@ -61,20 +61,13 @@ def at_once(name: str, look: Callable[..., _Found], *each: Iterable[Any]) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Data files and their partition columns: those at a path, or of a DataFrame.
+    """Data files and their partition columns: those at a path, or of a DataFrame."""
 
-    Attributes:
-        key: The configuration key that names it.
-        path: As configured; for a DataFrame, what it is called in messages.
-        files: Paths of the files, sorted.
-        listed: int64 [n_files, 2], length and time of the last change (`FileStamp`) of each file as it was listed;
-            None where Spark listed them, who knows.
-    """
-
-    key: str
-    path: str
-    files: tuple[str, ...]
+    key: str  # The configuration key that names it
+    path: str  # As configured; for a DataFrame, its name in messages
+    files: tuple[str, ...]  # Paths of the files, sorted
     partitions: Partitions
+    # int64 [n_files, 2], length and last change (`FileStamp`) of each file when listed; None if Spark listed them
     listed: npt.NDArray[np.int64] | None = None
 
     def select(self, chosen: Sequence[bool]) -> Source:
@@ -87,27 +80,18 @@ class Source:
 
 
 class RowGroups(NamedTuple):
-    """The row groups of some files, as columns: int64 [n_row_groups] each, empty row groups left out.
+    """The row groups of some files, as columns: int64 [n_row_groups] each, empty row groups left out."""
 
-    Attributes:
-        file: Index of the file.
-        row_group: Index in the file.
-        rows: Rows that belong to the source: those that its filter lets through.
-        nbytes: Bytes of the used columns as they lie in the file.
-        start: Where the first of these columns starts in the file; `stop` is where the last one ends.
-        group_rows: Rows in the file.
-    """
-
-    file: Integers
-    row_group: Integers
-    rows: Integers
-    nbytes: Integers
-    start: Integers
-    stop: Integers
-    group_rows: Integers
+    file: Integers  # Index of the file
+    row_group: Integers  # Index in the file
+    rows: Integers  # Rows that pass the source's filter
+    nbytes: Integers  # Bytes of the used columns as they lie in the file
+    start: Integers  # Offset in the file of the first of these columns
+    stop: Integers  # Offset of the end of the last one
+    group_rows: Integers  # Before the filter
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> RowGroups:
-        """Returns those that are chosen: bool [n_row_groups]."""
+        """Returns the chosen ones: bool [n_row_groups]."""
         return RowGroups(*(column[chosen] for column in self))
 
 
@@ -118,7 +102,7 @@ CAME_LATER = (
 
 
 def list_source(storage: Storage, path: str, key: str, reads: SparkReads) -> Source:
-    """Lists the data files at a path: one file, or all below a folder but those that Spark ignores.
+    """Lists the data files at a path: one file, or all below a folder except those that Spark ignores.
 
     Args:
         key: The configuration key of the path.
@@ -156,7 +140,7 @@ def read_schema(
     """Returns the Arrow types of all columns: those of the first file, in its order, then the partition columns.
 
     Args:
-        used: Which columns need a type: where the first file has no value of one, the next that has one tells it.
+        used: Which columns need a type: if the first file has no value of one, the next file with a value decides.
 
     Raises:
         CorruptFileError: the first file's footer cannot be read.
@@ -174,11 +158,7 @@ def read_schema(
 def lake_schema(
     storage: Storage, source: Source, reads: SparkReads, used: Callable[[str], bool], *, looks_in: bool = True
 ) -> Schema:
-    """Returns the columns of Parquet files; see `read_schema`.
-
-    Args:
-        looks_in: The first row may be read for a message.
-    """
+    """Returns the columns of Parquet files; see `read_schema`. `looks_in`: the first row may be read for a message."""
     types, first = read_schema(storage, source, reads, used), source.files[0]
     length = partial(first_length, storage, first) if looks_in else lambda column: None
     if len(source.files) == 1:
@@ -189,7 +169,7 @@ def lake_schema(
 def _with_types(
     storage: Storage, paths: Sequence[str], found: dict[str, pa.DataType], used: Callable[[str], bool]
 ) -> dict[str, pa.DataType]:
-    """Returns the types of columns, those of which no value was there as the next files have them."""
+    """Returns the types of columns; for those without a value so far, the types in the next files."""
     wanted = [name for name, kind in found.items() if has_untyped(kind) and used(name)]
     for first in range(0, len(paths), _THREADS):
         if not wanted:
@@ -207,9 +187,9 @@ def _schema_of(storage: Storage, path: str) -> pa.Schema:
 
 
 def first_length(storage: Storage, path: str, column: str) -> int | None:
-    """Returns how many values the first row of a list column has (bytes, of a binary one), if there is one.
+    """Returns the number of values in the first row of a list column (bytes, of a binary one); None without rows.
 
-    Little more than that row is read.
+    Reads little more than that row.
 
     Raises:
         CorruptFileError: the file cannot be read.
@@ -229,7 +209,7 @@ def read_row_groups(
 
     Args:
         columns: The columns to read from the files.
-        check: Looks at each file's footer, in many threads; what it raises is raised.
+        check: Checks each file's footer, in many threads; its errors are raised.
 
     Returns:
         The row groups, and of each file its `FileStamp`: int64 [n_files, 3].
@@ -251,7 +231,7 @@ def _row_groups_of(
 ) -> tuple[npt.NDArray[np.int64], FileStamp]:
     """Returns int64 [n_row_groups, 5]: row group, rows, bytes, start and stop in the file; and the file's stamp."""
     if listed is None:
-        # Before the footer is read: a file that changes in between is told from the planned one later on.
+        # Before the footer is read: so a change in between is detected later.
         entry = storage.stat(path)
         listed = (entry.nbytes, entry.modified_ms)
     file = open_file(storage, path)
@@ -267,7 +247,7 @@ def _row_groups_of(
 
 
 def doubled(schema: pa.Schema, used: Iterable[str], reads: SparkReads) -> str:
-    """Returns which of the used columns, or fields of theirs, a file has twice, for a sentence's end; "" if none."""
+    """Returns the used columns, or fields of theirs, that a file has twice, for a sentence's end; "" if none."""
     wanted = {prefix for name in used for prefix in prefixes(name)}
     roots = {reads.same(name) for name in schema.names if name in wanted}
     return next(
@@ -336,10 +316,6 @@ def check_file(
 
 
 def check_decimals(path: str, metadata: pq.FileMetaData, columns: frozenset[str]) -> None:
-    """Checks that Arrow reads all decimals of some columns.
-
-    Raises:
-        NotPlainError: it does not.
-    """
+    """Checks that Arrow reads all decimals of some columns. Raises `NotPlainError` if it does not."""
     if reason := long_decimal(metadata, columns):
         raise NotPlainError(f"{path} cannot be read by trainers: {reason}")

@@ -1,4 +1,4 @@
-"""Folders that predictions may not go to: those that are read, and those that other results go to."""
+"""Folders in which predictions may not go: folders that are read, and folders of other results."""
 
 from __future__ import annotations
 
@@ -21,15 +21,10 @@ _BRACES = re.compile(r"\{[^/]*\}")
 
 
 class Spot(NamedTuple):
-    """Where a path leads, links and `..` resolved.
+    """The location that a path leads to, links and `..` resolved."""
 
-    Attributes:
-        system: Equal for the paths of one file system, whatever they call it.
-        parts: Names of the folders from the root on; of what is read, they may be patterns.
-    """
-
-    system: tuple[str, str]
-    parts: tuple[str, ...]
+    system: tuple[str, str]  # Equal for all paths of one file system
+    parts: tuple[str, ...]  # Names of the folders from the root on; patterns for sources
 
     def holds(self, other: Spot) -> bool:
         """Whether the other one is here, or below."""
@@ -46,11 +41,7 @@ def _matches(mine: str, theirs: str) -> bool:
 
 
 def spot_of(path: str, file_systems: FileSystems) -> Spot:
-    """Returns where a path leads.
-
-    Raises:
-        ConfigError: it is empty, or names no cluster.
-    """
+    """Returns the location that a path leads to. Raises `ConfigError` if it is empty, or names no cluster."""
     path = file_systems.normalise(path)
     scheme, separator, _ = path.partition("://")
     if not separator or scheme == "file":
@@ -66,7 +57,7 @@ def _parts(absolute: str) -> tuple[str, ...]:
 
 
 def check_predictions(config: JobConfig, file_systems: FileSystems) -> None:
-    """Checks that predictions do not go where the configuration has something read, or puts its runs and models.
+    """Checks that predictions do not go into a folder of the configuration's sources, runs or models.
 
     Raises:
         ConfigError: they do.
@@ -102,7 +93,7 @@ def check_apart(
 
 
 def _named(config: JobConfig) -> Iterator[tuple[str, str]]:
-    """Yields the folders that a configuration names besides that of the predictions, with their keys."""
+    """Yields the folders in a configuration besides that of the predictions, with their keys."""
     predict, validation = config.predict, config.data.validation
     if predict is not None and predict.source is not None and predict.source.path is not None:
         yield "predict.source.path", predict.source.path

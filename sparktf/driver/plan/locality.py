@@ -1,4 +1,4 @@
-"""Where the planned bytes lie, and who reads them because of it: row groups, shuffle blocks and nodes against hosts."""
+"""The hosts of the planned bytes, and readers chosen by them: row groups, shuffle blocks and nodes against hosts."""
 
 from __future__ import annotations
 
@@ -36,23 +36,18 @@ def nowhere(files: Sequence[str]) -> Mapping[str, Sequence[FileBlock]]:
 
 
 class Replicas(NamedTuple):
-    """Which hosts hold how much of each row group or split.
+    """How much of each row group or split is on which hosts."""
 
-    Attributes:
-        host: int64 [n, n_replicas], index into the hosts, `NO_HOST` in unused places.
-        nbytes: int64 [n, n_replicas], bytes that lie on that host.
-    """
-
-    host: Integers
-    nbytes: Integers
+    host: Integers  # int64 [n, n_replicas], index into the hosts, `NO_HOST` in unused places
+    nbytes: Integers  # int64 [n, n_replicas], bytes that lie on that host
 
     @classmethod
     def unknown(cls, n: int) -> Replicas:
-        """Returns what is known of files that are on no host in particular."""
+        """Returns replicas of files that are on no host in particular."""
         return cls(np.empty((n, 0), np.int64), np.empty((n, 0), np.int64))
 
     def take(self, rows: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> Replicas:
-        """Returns those of some rows."""
+        """Returns the replicas of some rows."""
         return Replicas(self.host[rows], self.nbytes[rows])
 
 
@@ -138,12 +133,12 @@ class Hosts:
 
 
 def _starts(counts: Sequence[int]) -> Integers:
-    """Returns int64 [n + 1], where each of some lists starts that lie one after the other."""
+    """Returns int64 [n + 1], the start of each of some lists that lie one after the other."""
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def _bisect(sorted_: Integers, value: Integers, begin: Integers, end: Integers, *, right: bool = False) -> Integers:
-    """Returns where each value belongs in its own part `[begin, end)` of a column: see `bisect`."""
+    """Returns the position of each value in its own part `[begin, end)` of a column: see `bisect`."""
     low, high = begin.copy(), end.copy()
     while (open_ := np.flatnonzero(low < high)).size:
         middle = (low[open_] + high[open_]) // 2
@@ -166,7 +161,7 @@ def ranges(first: Integers, count: Integers) -> Integers:
 
 
 def sums(key: Integers, value: Integers) -> tuple[Integers, Integers]:
-    """Returns each key there is, in order, and the sum of its values."""
+    """Returns the distinct keys, in order, and the sum of each one's values."""
     order = np.argsort(key, kind="stable")
     ordered = key[order]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -174,7 +169,7 @@ def sums(key: Integers, value: Integers) -> tuple[Integers, Integers]:
 
 
 def distinct(rows: Integers) -> tuple[Integers, Integers]:
-    """Returns the rows that differ, int64 [n_distinct, n_columns], in order, and which of them each row is."""
+    """Returns the distinct rows, int64 [n_distinct, n_columns], in order, and the index of each row among them."""
     order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))
     ordered = rows[order]
     new = np.any(np.diff(ordered, axis=0) != 0, axis=1)
@@ -185,18 +180,13 @@ def distinct(rows: Integers) -> tuple[Integers, Integers]:
 
 
 class HostGroups(NamedTuple):
-    """Splits put together by where they lie, so that a shuffle block can be local to somebody.
+    """Splits grouped by host, so that a shuffle block can be local to a node."""
 
-    Attributes:
-        home: int64 [n], one host of each split, chosen so that all hosts have about as many rows.
-        group: int64 [n], which set of hosts holds most of the split.
-    """
-
-    home: Integers
-    group: Integers
+    home: Integers  # int64 [n], one host of each split, chosen so that all hosts have about as many rows
+    group: Integers  # int64 [n], the set of hosts that holds most of the split
 
     def take(self, rows: Integers) -> HostGroups:
-        """Returns those of some splits."""
+        """Returns the groups of some splits."""
         return HostGroups(self.home[rows], self.group[rows])
 
 
@@ -241,7 +231,7 @@ def block_numbers(rows: Integers, block_rows: int, groups: HostGroups) -> Intege
 
 
 def _ends_of_runs(column: Integers) -> list[int]:
-    """Returns where equal neighbours end: the index after each run."""
+    """Returns the index after each run of equal neighbours."""
     changes = np.flatnonzero(np.diff(column)) + 1
     return [*changes.tolist(), len(column)]
 

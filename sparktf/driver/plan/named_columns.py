@@ -1,4 +1,4 @@
-"""Which columns of a source a configuration may mean: before anybody knows what is in it."""
+"""Which columns of a source a configuration may name, before the source's schema is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trainers would read otherwise than Spark does, and so leave to Spark."""
+"""Files that trainers would read otherwise than Spark, and so leave to Spark."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from sparktf.errors import CorruptFileError
 
 
 class NotPlainError(ValueError):
-    """Reading the files would not give what Spark gives; the message is the reason, for a sentence's end."""
+    """Trainers would read other values than Spark; the message is the reason, for a sentence's end."""
 
 
 @contextmanager
 def left_to_spark() -> Iterator[None]:
-    """Leaves files to Spark that Arrow does not read.
-
-    Raises:
-        NotPlainError: there is one.
-    """
+    """Leaves files to Spark that Arrow does not read. Raises `NotPlainError` for such a file."""
     try:
         yield
     except CorruptFileError as error:

@@ -1,4 +1,4 @@
-"""The calendar that a file's dates are in: Spark before 3.0, and later where it was told to, wrote the old one.
+"""The calendar of a file's dates: Spark before 3.0, and later by a setting, wrote the old one.
 
 Spark converts such values as it reads them, by rules of its own; Arrow takes them as they are. They are the same from
 1582-10-15 on for dates, and from 1900 on for timestamps, before which zones of the two libraries differ.
@@ -72,7 +72,7 @@ def _is_later(metadata: pq.FileMetaData, leaf: int) -> bool:
 
 
 def _least(statistics: pq.Statistics | None, first: int) -> int:
-    """Returns the least value that there may be, no more than is known."""
+    """Returns a lower bound of the values."""
     if statistics is None:
         return first - 1
     if statistics.has_min_max:

@@ -1,4 +1,4 @@
-"""A plain scan of Parquet files, as Spark planned it, and what its files must be for trainers to read what Spark reads.
+"""A plain scan of Parquet files, as Spark planned it, and the conditions for trainers to read the same as Spark.
 
 Knows nothing of Spark's plans: `sparktf.driver.source.scan` reads them.
 """
@@ -32,33 +32,25 @@ _INT96 = "INT96"
 
 @dataclass(frozen=True, slots=True)
 class ParquetScan:
-    """A DataFrame that is nothing but columns of Parquet files.
+    """A DataFrame that consists of columns of Parquet files only."""
 
-    Attributes:
-        files: Paths of the files after partition pruning, sorted, as Spark spells them; twice if Spark reads it twice.
-        columns: All columns in their order -> name in the files, or of the partition column.
-        types: All columns -> Spark's type.
-        partitions: The partition columns among them by the DataFrame's names, with their values for each file.
-        where: What rows of the files must pass.
-        compared: The columns that this looks at, by their names in the files -> Spark's type.
-        rebases_unknown: Whether Spark takes dates of files that do not say who wrote them for other days.
-    """
-
+    # Paths of the files after partition pruning, sorted, as Spark spells them; twice if Spark reads it twice
     files: tuple[str, ...]
-    columns: Mapping[str, str]
-    types: Mapping[str, str]
-    partitions: Partitions
-    where: tuple[Condition, ...] = ()
+    columns: Mapping[str, str]  # All columns in their order -> name in the files, or of the partition column
+    types: Mapping[str, str]  # All columns -> Spark's type
+    partitions: Partitions  # The partition columns among them by the DataFrame's names, with their values for each file
+    where: tuple[Condition, ...] = ()  # Conditions for rows of the files
+    # The columns in `where`, by their names in the files -> Spark's type
     compared: Mapping[str, str] = field(default_factory=dict)
-    rebases_unknown: bool = False
+    rebases_unknown: bool = False  # Whether Spark converts dates of files with unknown writers
 
     def renamed(self, used: Iterable[str]) -> dict[str, str]:
-        """Returns those of the used columns that have another name in the files, with that."""
+        """Returns the used columns that have another name in the files, with that name."""
         in_files = {name: self.in_file(name) for name in sorted(used) if name not in self.partitions.names}
         return {name: in_file for name, in_file in in_files.items() if name != in_file}
 
     def root(self, name: str) -> str:
-        """Returns the column that a dotted name leads into, or that it is."""
+        """Returns the top-level column of a dotted name."""
         while name not in self.columns and "." in name:
             name = name.rpartition(".")[0]
         return name
@@ -71,7 +63,7 @@ class ParquetScan:
     def check_file(
         self, used: Iterable[str], untyped: set[str], path: str, schema: pa.Schema, metadata: pq.FileMetaData
     ) -> None:
-        """Checks a file's footer: whether its columns are what the DataFrame has.
+        """Checks by a file's footer that its columns are the DataFrame's.
 
         Args:
             used: The columns and fields that are read, by the DataFrame's names.
@@ -83,7 +75,7 @@ class ParquetScan:
         read = frozenset(self.in_file(name) for name in used).union(self.compared)
         if any(metadata.schema.column(i).physical_type == _INT96 for i in leaf_columns(metadata, read)):
             raise NotPlainError(f"{path} has INT96 timestamps")
-        # Of a struct, all fields must be what Spark says they are, used or not.
+        # All fields of a struct must have Spark's types, used or not.
         types = {self.columns[name]: self.types[name] for name in sorted({self.root(name) for name in used})}
         types |= self.compared
         if twice := doubled(schema, types, SparkReads()):
@@ -103,11 +95,7 @@ class ParquetScan:
 
 
 def scan_source(scan: ParquetScan, key: str) -> Source:
-    """Returns the files of a scan.
-
-    Raises:
-        EmptySourceError: there are none.
-    """
+    """Returns the files of a scan. Raises `EmptySourceError` if there are none."""
     if not scan.files:
         raise EmptySourceError(f"{key}: no file is left to read, of all that the partition filters let through")
     return Source(key, "the DataFrame", scan.files, scan.partitions)

@@ -1,7 +1,7 @@
 """Hive-style partition folders (`date=2026-11-20/region=de/`): their columns, with values typed as Spark types them.
 
-Spark tries whole numbers, decimals, doubles, timestamps, times and dates, as Java reads them; what is none is text.
-Of numbers and dates it looks at the value as it is escaped in the path.
+Spark tries whole numbers, decimals, doubles, timestamps, times and dates, as Java reads them; all else is text. It
+recognizes numbers and dates by the value as it is escaped in the path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _DATE = re.compile(r"-?\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIMESTAMP = re.compile(r"(\d{4}-\d{2}-\d{2}) (\d{2}:\d{2}:\d{2}(?:\.\d)?)", re.ASCII)
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,6})?", re.ASCII)
 _BEFORE_YEAR_1 = re.compile("-|0000-")
-"""Java's calendar has such years; Python's has not."""
+"""Years of Java's calendar that Python's lacks."""
 
 # Types that together make another one; decimals aside, all other mixtures are text. A double cannot hold every bigint.
 _WIDER = {
@@ -53,17 +53,12 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """The partition columns of a source.
+    """The partition columns of a source."""
 
-    Attributes:
-        names: Integers names, outermost folder first.
-        types: Their Spark types: what `partition_type` knows, or another one, whose values are text here.
-        values: For each file, its value of each column; a date in ISO format, a decimal as its digits, a timestamp in
-            microseconds since 1970-01-01 UTC.
-    """
-
-    names: tuple[str, ...]
-    types: tuple[str, ...]
+    names: tuple[str, ...]  # Outermost folder first
+    types: tuple[str, ...]  # Spark's types; values of those that `partition_type` does not know are text here
+    # For each file, its value of each column; a date in ISO format, a decimal as its digits, a timestamp in
+    # microseconds since 1970-01-01 UTC
     values: tuple[tuple[PartitionValue, ...], ...]
 
 
@@ -72,7 +67,7 @@ NO_PARTITIONS = Partitions((), (), ())
 
 
 def unreadable(partitions: Partitions, used: Iterable[str]) -> str:
-    """Returns why some partition columns are Spark's to read, for a sentence's end; "" where they are not."""
+    """Returns why only Spark can read some partition columns, for a sentence's end; "" if trainers can."""
     wanted = frozenset(used)
     for i, (name, kind) in enumerate(zip(partitions.names, partitions.types, strict=True)):
         if name not in wanted:
@@ -140,7 +135,7 @@ def _common_type(values: Iterable[str], reads: SparkReads) -> str:
 
 
 def _wider(one: str, other: str) -> str:
-    """Returns the type of values of two types."""
+    """Returns the common type of values of two types."""
     if other in (one, "void"):
         return one
     if one == "void":
@@ -194,7 +189,7 @@ def _is_date(day: str) -> bool:
 
 
 def _decimal_digits(raw: str) -> int:
-    """Returns the digits of a decimal without fraction, 0 where a value is none that Spark takes as such."""
+    """Returns the digits of a decimal without fraction; 0 for a value that Spark does not take as one."""
     found = _DECIMAL.fullmatch(raw)
     if found is None:
         return 0
@@ -243,7 +238,7 @@ def _decimal(raw: str) -> str:
 
 
 def _microseconds(text: str, zone: str) -> PartitionValue:
-    """Returns a timestamp in a zone; the text where Python cannot tell it."""
+    """Returns a timestamp in a zone; the text where Python cannot parse it."""
     if _BEFORE_YEAR_1.match(text) or not zone:
         return text
     there = datetime.datetime.fromisoformat(text).replace(tzinfo=datetime.UTC if zone == "UTC" else ZoneInfo(zone))

@@ -1,4 +1,4 @@
-"""The plan of a run's input: what each stream reads, block by block."""
+"""The plan of a run's input: the reads of each stream, block by block."""
 
 from __future__ import annotations
 
@@ -37,27 +37,17 @@ _HOST, _HOST_NBYTES = "host/", "host_nbytes/"
 
 @dataclass(frozen=True, eq=False)
 class SplitTable:
-    """The splits of one stream as columns, int64 [n_splits] each, sorted by block.
+    """The splits of one stream as columns, int64 [n_splits] each, sorted by block."""
 
-    Attributes:
-        keep: Which rows of its row groups the stream has.
-        block: Shuffle block, numbered from 0 without a gap.
-        file: Index into `Plan.files`.
-        selected: Rows of the row group that the source's filter lets through.
-        held_out: Of these, those that the validation fraction draws.
-        nbytes: Bytes of the used columns as they lie in the file.
-        replicas: Which hosts they lie on.
-    """
-
-    keep: Keep
-    block: Integers
-    file: Integers
+    keep: Keep  # The stream's part of the rows of a row group
+    block: Integers  # Shuffle block, numbered from 0 without a gap
+    file: Integers  # Index into `Plan.files`
     row_group: Integers
     group_rows: Integers
-    selected: Integers
-    held_out: Integers
-    nbytes: Integers
-    replicas: Replicas
+    selected: Integers  # Rows of the row group that pass the source's filter
+    held_out: Integers  # Rows among these drawn by the validation fraction
+    nbytes: Integers  # Bytes of the used columns, as stored
+    replicas: Replicas  # Their hosts
 
     @cached_property
     def rows(self) -> Integers:
@@ -93,7 +83,7 @@ class SplitTable:
 
     @classmethod
     def from_columns(cls, keep: Keep, columns: Mapping[str, Integers]) -> SplitTable:
-        """Returns what `columns` was made of."""
+        """Returns the table that `columns` was called on."""
         plain = {name: column for name, column in columns.items() if "/" not in name}
         host, nbytes = ([c for name, c in columns.items() if name.startswith(kind)] for kind in (_HOST, _HOST_NBYTES))
         replicas = Replicas(np.stack(host, 1), np.stack(nbytes, 1)) if host else Replicas.unknown(len(plain["block"]))
@@ -111,33 +101,24 @@ class SplitTable:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run reads. Made once, stored with the run, the same for every attempt.
-
-    Attributes:
-        plan_hash: `JobConfig.plan_hash` of the configuration it was made for.
-        files: Path of each file.
-        partition_values: For each file, its values of `spec.partition_columns`.
-        tables: The splits of each stream that there is.
-        hosts: The hosts that hold the files, as the tables' replicas number them.
-        staged: The streams that Spark feeds: nobody plans their rows, so they have no table.
-        stamps: int64 [n_files, 3], the `FileStamp` of each file; None where an earlier version made the plan.
-        source_version: Which version of a Delta table, or snapshot of an Iceberg table, is read; None of what has none.
-    """
+    """The input of a run. Made once, stored with the run, the same for every attempt."""
 
     spec: FeedSpec
-    plan_hash: str
-    files: tuple[str, ...]
-    partition_values: tuple[tuple[PartitionValue, ...], ...]
-    tables: Mapping[Stream, SplitTable]
-    hosts: tuple[str, ...] = ()
-    staged: tuple[Stream, ...] = ()
+    plan_hash: str  # `JobConfig.plan_hash` of the configuration it was made for
+    files: tuple[str, ...]  # Path of each file
+    partition_values: tuple[tuple[PartitionValue, ...], ...]  # For each file, its values of `spec.partition_columns`
+    tables: Mapping[Stream, SplitTable]  # The splits of each stream
+    hosts: tuple[str, ...] = ()  # The hosts of the files, in the order of the replicas' numbers
+    staged: tuple[Stream, ...] = ()  # The streams that Spark feeds, of unknown rows: they have no table
+    # int64 [n_files, 3], the `FileStamp` of each file; None where an earlier version made the plan
     stamps: npt.NDArray[np.int64] | None = field(default=None, compare=False)
+    # Version of a Delta table, or snapshot of an Iceberg table; None for other sources
     source_version: int | None = None
 
     __hash__ = None  # type: ignore[assignment]
 
     def rows(self, stream: Stream) -> int:
-        """Returns the rows of one epoch; 0 where there is no such stream."""
+        """Returns the rows of one epoch; 0 for a missing stream."""
         return int(self.block_rows(stream).sum())
 
     def nbytes(self, stream: Stream) -> int:
@@ -149,7 +130,7 @@ class Plan:
         return self.tables[stream].block_rows if stream in self.tables else np.empty(0, np.int64)
 
     def order(self, stream: Stream, epoch: int) -> EpochOrder:
-        """Returns the order of the blocks in an epoch; only a shuffled training stream has another one in each."""
+        """Returns the order of the blocks in an epoch; only a shuffled training stream has a new one in each."""
         shuffled = self.spec.shuffle and stream is Stream.TRAIN
         return EpochOrder(self.block_rows(stream), epoch=epoch, seed=self.spec.seed if shuffled else None)
 
@@ -163,15 +144,15 @@ class Plan:
         rebalance: bool,
         locality: bool = True,
     ) -> Assignments:
-        """Deals intervals of the epoch sequence to nodes, each what lies on its host first.
+        """Deals intervals of the epoch sequence to nodes, to each the rows on its host first.
 
         Args:
             nodes: The host of each node.
             rebalance: See `sparktf.driver.plan.dealing.deal_slices`.
-            locality: Whether to look where the data lies; `Split.local_nbytes` says it either way.
+            locality: Whether to deal by where the data lies; `Split.local_nbytes` says it either way.
 
         Returns:
-            For each node, what it reads: its own part only, made when it is asked for.
+            The reads of each node: of its own part only, made when it is asked for.
         """
         order, hosts = self.order(stream, epoch), [self.host_number(node) for node in nodes]
         if locality and any(host != NO_HOST for host in hosts):
@@ -183,13 +164,9 @@ class Plan:
         return Assignments(self, stream, epoch, hosts, shares)
 
     def pieces(self, stream: Stream, slices: Slices, host: int) -> tuple[Piece, ...]:
-        """Returns what to read for slices of blocks, one piece for each.
-
-        Args:
-            host: The number of the host that reads them.
-        """
+        """Returns the reads for slices of blocks, one piece for each, for the host of a number."""
         splits = iter(self._splits(stream, slices.block, host)) if len(slices.block) else iter(())
-        # What the plan says needs no validation, which would copy every split.
+        # Values of the plan need no validation, which would copy every split.
         return tuple(
             Piece.model_construct(block=block, start=start, stop=stop, first_row=first_row, splits=next(splits))
             for block, start, stop, first_row in slices.tolist()
@@ -233,7 +210,7 @@ class Plan:
             yield tuple(itertools.islice(splits, count))
 
     def host_nbytes(self) -> dict[str, dict[int, int]]:
-        """Returns for each host how much training data lies there, by groups of splits that lie on the same hosts."""
+        """Returns the bytes of training data on each host, by groups of splits that lie on the same hosts."""
         table = self.tables.get(Stream.TRAIN)
         if table is None:
             return {}
@@ -250,7 +227,7 @@ class Plan:
     def host_number(self, host: str) -> int:
         """Returns the number of a host among `hosts`, `NO_HOST` if it holds nothing.
 
-        A node and HDFS may call the same host "n1" and "n1.example.org"; the short name counts where it is of one only.
+        A node and HDFS may call the same host "n1" and "n1.example.org"; the short name counts if only one has it.
         """
         return self._host_numbers.get(host.lower(), self._host_numbers.get(host.lower().partition(".")[0], NO_HOST))
 
@@ -262,18 +239,18 @@ class Plan:
         return numbers | {name: i for i, name in enumerate(names)}
 
     def stamps_of(self, files: Integers) -> Iterable[FileStamp | None]:
-        """Returns what tells each of some files from another one, None where the plan does not know."""
+        """Returns the stamps that identify some files, None where the plan has none."""
         if self.stamps is None:
             return itertools.repeat(None)
         return map(FileStamp, *self.stamps[files].T.tolist())
 
 
 class Assignments(Sequence[Assignment]):
-    """What each node reads of one stream in one epoch. Thread-safe: each is made anew whenever it is asked for.
+    """The reads of each node from one stream in one epoch. Thread-safe: each is made anew whenever it is asked for.
 
     Attributes:
         hosts: The number of each node's host.
-        shares: What each node is dealt.
+        shares: The slices dealt to each node.
     """
 
     def __init__(self, plan: Plan, stream: Stream, epoch: int, hosts: Sequence[int], shares: DealtSlices) -> None:

@@ -1,4 +1,4 @@
-"""The table of how files of each format are planned: which columns they have, and which groups of rows."""
+"""The table of how files of each format are planned: their columns, and their groups of rows."""
 
 from __future__ import annotations
 
@@ -24,18 +24,14 @@ from sparktf.storage.base import Storage
 
 
 class PlannedColumns(NamedTuple):
-    """The columns of a source.
-
-    Attributes:
-        types: Spark's types of columns that files do not say of themselves: the plan takes them along.
-    """
+    """The columns of a source."""
 
     schema: Schema
-    types: Mapping[str, str]
+    types: Mapping[str, str]  # Spark's types of columns that files do not contain: the plan stores them
 
 
 class ReadColumns(Protocol):
-    """Finds out which columns the files of a source have."""
+    """Finds the columns of a source's files."""
 
     def __call__(
         self, storage: Storage, source: Source, data: DataConfig, reads: SparkReads, *, looks_in: bool = True
@@ -53,7 +49,7 @@ class ReadColumns(Protocol):
 
 
 class ReadGroups(Protocol):
-    """Finds out which groups of rows all files of a source have."""
+    """Finds the groups of rows in all files of a source."""
 
     def __call__(
         self, storage: Storage, source: Source, spec: FeedSpec, check: FooterCheck, index: IndexRecords
@@ -61,8 +57,8 @@ class ReadGroups(Protocol):
         """Returns them, and of each file its `FileStamp`: int64 [n_files, 3].
 
         Args:
-            check: Looks at each file that has a footer.
-            index: Looks through files that have none.
+            check: Checks each file that has a footer.
+            index: Finds the records of files that have none.
 
         Raises:
             CorruptFileError: a file cannot be read.
@@ -72,34 +68,24 @@ class ReadGroups(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlannedFormat:
-    """How files of a format are planned.
+    """How files of a format are planned."""
 
-    Attributes:
-        format: What reads them.
-        columns: Finds out which columns they have.
-        groups: Finds out which groups of rows they have.
-        with_types: Returns a spec with the types that `columns` found; the features of the spec are known by then.
-        told: Returns what the types of a plan are, for a sentence's end; "" where the files say them.
-    """
-
-    format: Format
-    columns: ReadColumns
-    groups: ReadGroups
+    format: Format  # Reads them
+    columns: ReadColumns  # Finds their columns
+    groups: ReadGroups  # Finds their groups of rows
+    # Returns a spec with the types that `columns` found; the features of the spec are known by then
     with_types: Callable[[FeedSpec, Mapping[str, str]], FeedSpec]
+    # Returns a plan's types, for a sentence's end; "" if the files contain them
     told: Callable[[DataConfig, FeedSpec], str]
 
 
 def planned_format(name: str) -> PlannedFormat:
-    """Returns how files of a format are planned.
-
-    Args:
-        name: As `data.format` has it, of one that trainers read.
-    """
+    """Returns how files of a `data.format` that trainers read are planned."""
     return PLANNED_FORMATS[name]
 
 
 def planned_format_of(spec: FeedSpec) -> PlannedFormat:
-    """Returns how files of the format that a feed reads are planned."""
+    """Returns how files of a feed's format are planned."""
     return PLANNED_FORMATS[format_of(spec).name]
 
 

@@ -1,4 +1,4 @@
-"""Plans a run's input: which files, row groups and rows each stream has, and which shuffle blocks they make."""
+"""Plans a run's input: the files, row groups and rows of each stream, and its shuffle blocks."""
 
 from __future__ import annotations
 
@@ -38,16 +38,11 @@ _SHOWN_VALUES = 5
 
 
 class StreamRows(NamedTuple):
-    """The rows of one stream before they are put into blocks.
-
-    Attributes:
-        keep: Which rows of each row group the stream has.
-        held_out: int64 [n_row_groups], rows of each row group that the validation fraction draws.
-    """
+    """The rows of one stream before they are put into blocks."""
 
     groups: RowGroups
-    keep: Keep
-    held_out: Integers
+    keep: Keep  # The stream's part of the rows of each row group
+    held_out: Integers  # int64 [n_row_groups], rows drawn by the validation fraction
 
     @property
     def rows(self) -> Integers:
@@ -70,13 +65,13 @@ def plan_source(
     """Reads the listing and the footers of a source, asks where its files lie, and plans its streams.
 
     Args:
-        open_storage: Leads to the storage of each path: validation may have another one than training.
+        open_storage: Opens the storage of each path: validation may have another one than training.
         scan: The files of a DataFrame, to which `data.where` has been applied, in place of those at `data.path`.
-        reads: What Spark's settings make of files at a path; its own defaults if nobody knows them.
-        index: Looks for the records of TFRecord files.
+        reads: Spark's settings about reading files; by default Spark's own defaults.
+        index: Finds the records of TFRecord files.
 
     Raises:
-        NotPlainError: Spark reads something else out of the files than trainers would.
+        NotPlainError: trainers would read other values than Spark.
         ConfigError: a predicate, dtype, shape or fill value does not fit the source.
         SourceNotFoundError: a path does not exist.
         EmptySourceError: a stream has no row.
@@ -126,7 +121,7 @@ def _planned(
     stamps: npt.NDArray[np.int64],
     locate: Locate,
 ) -> Plan:
-    """Returns the plan of what was read, once it is known where its files lie."""
+    """Returns the plan of the streams, once the hosts of their files are known."""
     files = tuple(file for part in sources for file in part.files)
     hosts = Hosts(files, locate(files))
     tables = {}
@@ -165,11 +160,11 @@ def _held_out_source(storage: Storage, path: str, spec: FeedSpec, first: str, re
 def feed_spec(
     config: JobConfig, schema: Schema, partitions: Partitions = NO_PARTITIONS, scan: ParquetScan | None = None
 ) -> FeedSpec:
-    """Returns what nodes turn rows into, whoever reads them: the trainers, or Spark for them.
+    """Returns the features that trainers, or Spark for them, make of rows.
 
     Args:
         partitions: Of the files that the trainers read.
-        scan: The DataFrame that these files are of, if they are of one.
+        scan: The DataFrame of these files, if there is one.
 
     Raises:
         ConfigError: a dtype, shape, fill value or bound of `data.checks` does not fit the schema.
@@ -227,11 +222,7 @@ def _range(name: str, values: Sequence[PartitionValue]) -> str:
 
 
 def _project(source: Source, spec: FeedSpec, first: str) -> Source:
-    """Returns the source with only the partition columns that features use.
-
-    Args:
-        first: Key of the source that the features were resolved with.
-    """
+    """Returns the source with only the partition columns that features, resolved with the source at `first`, use."""
     partitions = source.partitions
     if reason := unreadable(partitions, spec.partition_columns):
         raise NotPlainError(reason)
@@ -267,7 +258,7 @@ def _check_nulls(spec: FeedSpec, sources: Sequence[Source], streams: Iterable[St
 def _read(
     spec: FeedSpec, check: FooterCheck, index: IndexRecords, storage: Storage, source: Source, first_file: int = 0
 ) -> tuple[RowGroups, npt.NDArray[np.int64]]:
-    """Reads the footers of a source, or all of files that have none; they are numbered from `first_file` on."""
+    """Reads the footers of a source, or whole files that have none; numbers the files from `first_file` on."""
     groups, stamps = planned_format_of(spec).groups(storage, source, spec, check, index)
     if not len(groups.rows):
         raise EmptySourceError(f"{source.key}: the {len(source.files)} data files in {source.path} have no rows")
@@ -275,7 +266,7 @@ def _read(
 
 
 def _filtered(groups: RowGroups, storage: Storage, source: Source, spec: FeedSpec) -> RowGroups:
-    """Returns the row groups with the rows that the source's filter lets through."""
+    """Returns the row groups with the rows that pass the source's filter."""
     found = count_selected(storage, source.files, groups, spec.where)
     if not len(found.rows):
         raise EmptySourceError(f"{source.key}: none of {int(groups.rows.sum()):,} rows passes the filter")
@@ -313,11 +304,7 @@ def split_by_fraction(groups: RowGroups, fraction: float) -> dict[Stream, Stream
 
 
 def _split_by_file(groups: RowGroups, held_out: npt.NDArray[np.bool_]) -> dict[Stream, StreamRows]:
-    """Holds out whole files.
-
-    Args:
-        held_out: bool [n_files].
-    """
+    """Holds out whole files: bool [n_files]."""
     chosen = held_out[groups.file]
     return {
         Stream.TRAIN: _whole(groups.take(~chosen)),
@@ -339,10 +326,10 @@ def split_table(
 ) -> SplitTable:
     """Puts row groups together into shuffle blocks of up to `block_rows` rows; a larger row group makes its own block.
 
-    Row groups come together with others that lie on the same hosts, so that a whole block can be read beside its data.
+    Row groups are grouped by host, so that a whole block can be read beside its data.
 
     Args:
-        hosts: Where the files lie.
+        hosts: The hosts of the files.
         seed: Draws which row groups come together.
         in_order: Keep the order of the files, wherever they lie.
     """

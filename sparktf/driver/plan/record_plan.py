@@ -1,4 +1,4 @@
-"""TFRecord files as a plan sees them: which columns their features are, and where in them which records lie."""
+"""TFRecord files in a plan: their features as columns, and the positions of their records."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sparktf.feed.formats.splits import partition_type
 from sparktf.storage.base import Storage
 
 GROUP_NBYTES = 8 << 20
-"""Bytes of a group of records, about: what is read at a time, and put together into shuffle blocks."""
+"""Approximate bytes of a group of records, the unit of reads and of shuffle blocks."""
 
 IndexRecords = Callable[[Storage, Sequence[str], int], Sequence[Sequence[RecordGroup]]]
-"""(storage, paths, bytes of all files) -> the groups of records of each file; all of them are read for that."""
+"""(storage, paths, bytes of all files) -> the groups of records of each file; reads all files."""
 
 _SAMPLED_FILES = 8
 
 
 def index_here(storage: Storage, paths: Sequence[str], nbytes: int) -> Sequence[Sequence[RecordGroup]]:
-    """An `IndexRecords` that reads the files in threads of this process. Raises what `group_records` does."""
+    """An `IndexRecords` that reads the files in threads of this process. Raises as `group_records`."""
     del nbytes
     index = partial(group_records, storage, nbytes=GROUP_NBYTES)
     return at_once("index", index, paths)
@@ -44,7 +44,7 @@ def read_record_groups(
         StorageError: the storage failed.
     """
     stamps = np.zeros((len(source.files), 3), np.int64)
-    # Stamps are older than what is read: a file that changes in between is told from the planned one later on.
+    # Stamps are older than the reads: so a change in between is detected later.
     if source.listed is not None:
         stamps[:, :2] = source.listed
     else:
@@ -62,7 +62,7 @@ def record_schema(
     """Returns the features' types as Spark calls them, and all columns: those and the partition columns.
 
     Args:
-        declared: Feature -> its type. Default: what so many records have.
+        declared: Feature -> its type. Default: its type in the first `sample` records.
 
     Raises:
         BadValueError: a feature has values of several kinds in the first records.
@@ -79,7 +79,7 @@ def record_schema(
 
 
 def _looked_at(declared: Mapping[str, str] | None, sample: int) -> tuple[str, str]:
-    """Returns what a message over a column says of where it was looked for, and what to do."""
+    """Returns the parts of a message about a column: where it was looked for, and what to do."""
     if declared is not None:
         return " in data.record_types", ""
     return f" in the first {sample:,} records", "data.record_types names features that come later, with their types"
@@ -88,10 +88,10 @@ def _looked_at(declared: Mapping[str, str] | None, sample: int) -> tuple[str, st
 def infer_types(records: Iterable[tuple[str, Mapping[str, FeatureValues]]], lengths: dict[str, int]) -> dict[str, str]:
     """Returns the type of each feature of some records, by name.
 
-    A feature that has one value at most in each record is no list. Bytes are text where all are UTF-8.
+    A feature with at most one value in each record is no list. Bytes are text if all are UTF-8.
 
     Args:
-        records: Each with the file that it is of.
+        records: Each with its file.
         lengths: Takes the length of the first list of each feature that is one.
 
     Raises:

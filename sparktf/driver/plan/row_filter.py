@@ -1,4 +1,4 @@
-"""How many rows of each row group a filter lets through: known before anything is trained, as all of a plan is."""
+"""How many rows of each row group pass a filter: known before training, like the rest of a plan."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparktf.predicate import Condition
 from sparktf.storage.base import Storage
 
 MAX_COUNTED_BYTES = 1 << 30
-"""So much of the compared columns, as they lie in the files, the driver reads to count; beyond it Spark is quicker."""
+"""The most stored bytes of the compared columns that the driver reads to count; beyond, Spark is quicker."""
 
 _UNKNOWN = -1
 
@@ -30,9 +30,9 @@ def count_selected(
     where: Sequence[Condition],
     max_nbytes: int = MAX_COUNTED_BYTES,
 ) -> RowGroups:
-    """Returns the row groups of which a filter lets rows through, with how many these are.
+    """Returns the row groups with rows that pass a filter, and the number of these.
 
-    Footers decide it for row groups of which all or no rows can pass; of the others the compared columns are read.
+    Footers decide for row groups of which all or no rows can pass; of the others the compared columns are read.
 
     Raises:
         NotPlainError: more than `max_nbytes` would have to be read.
@@ -66,7 +66,7 @@ def _decided(storage: Storage, names: frozenset[str], where: Sequence[Condition]
 
 
 def _is_ordered(schema: pa.Schema, name: str) -> bool:
-    """Whether a column's statistics are whole numbers as the constants are: not cut off, and without NaN."""
+    """Whether a column's statistics compare like the constants: not truncated, and without NaN."""
     kind = schema.field(name).type
     return bool(pt.is_signed_integer(kind) or pt.is_date32(kind))
 

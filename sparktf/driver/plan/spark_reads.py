@@ -1,4 +1,4 @@
-"""What settings of a Spark session decide about files, so that trainers read what Spark would."""
+"""Settings of a Spark session about reading files, so that trainers read the same as Spark."""
 
 from __future__ import annotations
 
@@ -7,24 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SparkReads:
-    """The settings; by default as Spark 4 has them where nobody sets them.
+    """The settings; by default as Spark 4 has them where nobody sets them."""
 
-    Attributes:
-        zone: The time zone of timestamps in the names of folders; "" where they have none that is known.
-        infers_partitions: Whether values in the names of folders may be something else than text.
-        case_sensitive: Whether `a` and `A` are two columns.
-        rebases_unknown: Whether dates and timestamps of files that do not say who wrote them are taken for others.
-        rebases_unknown_int96: The same of INT96 timestamps.
-        shifts_int96: Whether INT96 timestamps that Java's library did not write are moved into the session's zone.
-    """
-
-    zone: str = "UTC"
-    infers_partitions: bool = True
-    case_sensitive: bool = False
+    zone: str = "UTC"  # Of timestamps in the names of folders; "" if unknown
+    infers_partitions: bool = True  # Whether values in the names of folders may be other than text
+    case_sensitive: bool = False  # Whether `a` and `A` are two columns
+    # Whether dates and timestamps of files with unknown writers are converted
     rebases_unknown: bool = False
-    rebases_unknown_int96: bool = False
+    rebases_unknown_int96: bool = False  # Likewise of INT96 timestamps
+    # Whether INT96 timestamps not written by Java's library are moved into the session's zone
     shifts_int96: bool = False
 
     def same(self, name: str) -> str:
-        """Returns what all names of one column have in common."""
+        """Returns the form that all spellings of a column's name have in common."""
         return name if self.case_sensitive else name.lower()

@@ -19,10 +19,10 @@ from sparktf.storage.base import Storage
 
 _FORMAT = 5
 _FORMATS = (4, _FORMAT)
-"""Plans that can be read; those of format 4 do not know their files' stamps."""
+"""Readable formats of plans; format 4 lacks the files' stamps."""
 _PARTITION = "partition/"
 _STORED = {**PARTITION_TYPES, "date": pa.string(), "timestamp": pa.int64()}
-"""Spark type of a partition column -> how a plan's values are stored: as they are, so of any other type as text."""
+"""Spark type of a partition column -> type of its stored values; of any other type, text."""
 
 
 def save_plan(plan: Plan, storage: Storage, folder: str) -> None:
@@ -52,7 +52,7 @@ def load_plan(storage: Storage, folder: str) -> Plan:
 
     Raises:
         StorageNotFoundError: no whole plan is in the folder.
-        ConfigError: a version of sparktf made it whose plans are others.
+        ConfigError: a version of sparktf with another form of plans made it.
         CorruptFileError: a file of the plan is damaged.
     """
     spec: dict[str, Any] = json.loads(storage.read_bytes(f"{folder}/spec.json"))
@@ -86,9 +86,7 @@ def load_plan(storage: Storage, folder: str) -> Plan:
 
 
 def data_read(storage: Storage, folder: str) -> dict[str, Any]:
-    """Returns what the run of a stored plan has read, as a published model tells it: the plan's files; of a stream that
-    Spark fed, that it did. Raises what `load_plan` does.
-    """
+    """Returns a stored plan's data, for a published model: its files, or that Spark fed it. Raises as `load_plan`."""
     plan = load_plan(storage, folder)
     files: list[dict[str, Any]] = [{"path": path} for path in plan.files]
     if plan.stamps is not None:

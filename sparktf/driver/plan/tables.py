@@ -1,4 +1,4 @@
-"""Folders that are tables of another format: not all Parquet files in them belong to their rows. Reads no file."""
+"""Folders that are tables of another format, of which not every Parquet file belongs to the rows. Reads no file."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def list_files(storage: Storage, root: str, key: str) -> list[FileEntry]:
 
 
 def check_no_table(storage: Storage, path: str, key: str) -> None:
-    """Checks that a path is no table of another format, and not within one, where someone else lists what is below it.
+    """Checks that a path is no table of another format, and not within one, where the table decides which files count.
 
     Raises:
         ConfigError: it is.
@@ -75,11 +75,7 @@ def check_no_table(storage: Storage, path: str, key: str) -> None:
 
 
 def check_not_within(storage: Storage, path: str, key: str) -> None:
-    """Checks that a file or folder does not lie within a table of another format.
-
-    Raises:
-        ConfigError: it does.
-    """
+    """Checks that a file or folder is not within a table of another format. Raises `ConfigError` if it is."""
     below = path
     while (folder := below.rpartition("/")[0]) and not folder.endswith("/"):
         if table := _table_above(storage, folder, _name_of(below)):
@@ -88,7 +84,7 @@ def check_not_within(storage: Storage, path: str, key: str) -> None:
 
 
 def _table_in(folder: str, entries: Sequence[FileEntry]) -> tuple[str, str] | None:
-    """Returns a table, as (kind, folder), that a folder's entries tell of."""
+    """Returns a table, as (kind, folder), that a folder's entries belong to."""
     for entry in entries:
         name = _name(entry)
         if name in _MARKS:
@@ -107,7 +103,7 @@ def _table_at(storage: Storage, folder: str) -> tuple[str, str] | None:
 
 
 def _table_above(storage: Storage, folder: str, below: str) -> tuple[str, str] | None:
-    """Looks at a folder above, which may be a large one: only for what would stand in it."""
+    """Looks at a folder above, which may be a large one: only for the marks of a table."""
     try:
         for name in (_DELTA_LOG, _HUDI_FOLDER):
             if storage.exists(f"{folder}/{name}"):

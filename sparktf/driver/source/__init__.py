@@ -1,4 +1,4 @@
-"""What Spark can tell and do about a source: DataFrames, RDDs, scans and their filters, and which way rows come.
+"""Sources as Spark sees them: DataFrames, RDDs, scans and their filters, and the choice of who reads them.
 
 May import Spark's room and below. Never knows of an attempt or a node.
 """

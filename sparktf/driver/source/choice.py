@@ -1,4 +1,4 @@
-"""Who reads the data: the trainers themselves, or Spark for them."""
+"""Decides who reads the data: the trainers themselves, or Spark for them."""
 
 from __future__ import annotations
 
@@ -39,16 +39,15 @@ def choose_feed(
     *,
     has_slots: bool = False,
 ) -> Plan:
-    """Plans the input of a run, and says who reads it and why.
+    """Plans the input of a run, and reports who reads it and why.
 
     Args:
-        origin: Opened only where that is needed.
+        origin: Opened only if needed.
         say: Takes one line of progress.
-        has_slots: Tasks of Spark's may look through files that have no footers.
+        has_slots: Spark tasks may look through files that have no footers.
 
     Raises:
-        ConfigError: `data.mode` asks for what cannot be had, or `cluster.evaluator` does; and what `open_dataframe` and
-            `plan_source` raise.
+        ConfigError: `data.mode` or `cluster.evaluator` cannot be satisfied; also as `open_dataframe` and `plan_source`.
         SourceNotFoundError: files are gone since Spark listed them.
     """
     mode = config.data.mode
@@ -79,12 +78,11 @@ def choose_feed(
 
 
 def is_read_directly(data: DataConfig) -> bool:
-    """Whether trainers may read what lies at `data.path`, without Spark's help: not where its reader has options."""
+    """Whether trainers may read `data.path` without Spark's help: not if Spark's reader has options."""
     return data.names_files and not data.options
 
 
 def _lake(config: JobConfig, origin: Origin, plan: Callable[[], Plan], say: Callable[[str], None]) -> Plan:
-    """Plans a lake of files at `data.path` that trainers read."""
     try:
         planned = plan()
     except NotPlainError as error:
@@ -110,13 +108,13 @@ def check_path(path: str, file_systems: FileSystems, key: str) -> None:
         storage = file_systems.open(path)
     except ConfigError:
         return  # of a file system that Spark alone reads
-    # What is not there, or a pattern, is Spark's to tell.
+    # Spark reports missing paths, and resolves patterns.
     with suppress(StorageNotFoundError):
         check_no_table(storage, path, key)
 
 
 def _through_spark(config: JobConfig, origin: Origin, reason: str, say: Callable[[str], None]) -> Plan:
-    """Plans what Spark reads, and feeders hand to the trainers. Raises what `check_may_be_fed` does."""
+    """Plans data that Spark reads and feeds to the trainers. Raises as `check_may_be_fed`."""
     check_may_be_fed(config, reason)
     plan = origin.fed.plan(config)
     say(f"data: read through Spark, {reason}")
@@ -129,10 +127,10 @@ def _through_spark(config: JobConfig, origin: Origin, reason: str, say: Callable
 
 
 def check_lake_may_be_fed(config: JobConfig, error: NotPlainError) -> None:
-    """Refuses files that Spark alone can read where they may not be read through it.
+    """Refuses files that only Spark can read where they may not be read through it.
 
     Raises:
-        ConfigError: `data.mode` is direct, or `data.validation.path` is set; and what `check_may_be_fed` raises.
+        ConfigError: `data.mode` is direct, or `data.validation.path` is set; also as `check_may_be_fed`.
     """
     if config.data.mode == "direct":
         raise ConfigError(f"data.mode: direct cannot read data.path as Spark does: {error}") from error
@@ -145,7 +143,7 @@ def check_lake_may_be_fed(config: JobConfig, error: NotPlainError) -> None:
 
 
 def check_may_be_fed(config: JobConfig, reason: str) -> None:
-    """Refuses a source that Spark alone can read where a node has to read it itself.
+    """Refuses a source that only Spark can read where a node has to read it itself.
 
     Args:
         reason: Why it is read through Spark.
@@ -171,7 +169,7 @@ def _name(config: JobConfig) -> str:
 
 
 def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetScan:
-    """Returns the scan that the data is, with paths as every process understands them.
+    """Returns the data's scan, with paths as every process understands them.
 
     Raises:
         NotPlainError: it is none, or trainers cannot read its files.
@@ -193,7 +191,6 @@ def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetSc
 
 
 def _normalised(path: str, file_systems: FileSystems) -> str:
-    """Returns a path of Spark's in our spelling."""
     try:
         file_systems.open(path)
     except ConfigError as error:

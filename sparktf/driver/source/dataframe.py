@@ -1,4 +1,4 @@
-"""The DataFrame or RDD that a configuration names, whatever it names it by."""
+"""The DataFrame or RDD that a configuration names, in any of the ways to name one."""
 
 from __future__ import annotations
 
@@ -24,20 +24,17 @@ from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
 
 Data: TypeAlias = DataFrame | RDD[Any]
-"""What rows come from."""
+"""A source of rows."""
 
 Read: TypeAlias = Callable[[Mapping[str, str]], DataFrame]
 """Opens a table with options of Spark's reader."""
 
 
 class Opened(NamedTuple):
-    """What a configuration reads.
-
-    Attributes:
-        version: That of a Delta or an Iceberg table, of which every later look at the data reads this one.
-    """
+    """The data of a configuration."""
 
     data: Data
+    # Of a Delta or an Iceberg table; later looks at the data read the same one
     version: TableVersion | None = None
 
 
@@ -69,16 +66,16 @@ def open_dataframe(
     planned: int | None = None,
     section: str = "data",
 ) -> Opened:
-    """Returns what the configuration reads, or `data`, if that was handed to `train()`; runs no job.
+    """Returns the configuration's data, or `data`, if that was handed to `train()`; runs no job.
 
     Args:
-        files: Those of a lake that the run's plan reads; None for all that lie there, with columns as Spark finds them.
-        planned: The version of a table that the run's plan reads.
-        section: What names the source, for messages.
+        files: The lake's files in the run's plan; None for all files, with columns as Spark finds them.
+        planned: The version of a table in the run's plan.
+        section: The section that names the source, for messages.
 
     Raises:
         ConfigError: nothing is named, or two things are; Spark refuses the query or the format; `data.source` names no
-            function, or one that returns something else; a version is wanted of what has none.
+            function, or one that returns something else; a version is wanted of a source without versions.
         SourceNotFoundError: there is no such path, table, view or version.
         EmptySourceError: no file lies at the path.
         ModelError: the function that `data.source` names raised.
@@ -116,11 +113,7 @@ def open_dataframe(
 
 
 def _table(spark: SparkSession, read: Read, moment: Moment, source: str, name: str) -> Opened:
-    """Opens what may be a table that keeps older versions, and then is read at one: it may change at any time.
-
-    Args:
-        source: The key that names it.
-    """
+    """Opens a source, named by the key `source`; a table with older versions at one of them, since it may change."""
     called = f"{source} {name}"
     if moment.is_to_come(spark):
         raise SourceNotFoundError(f"{moment.key}: {moment.timestamp} is yet to come")
@@ -160,7 +153,7 @@ def _as_of(read: Read, moment: Moment) -> DataFrame:
 
 
 def filtered(df: DataFrame, predicate: str | None, key: str) -> DataFrame:
-    """Returns the rows that a SQL predicate selects; all where there is none.
+    """Returns the rows that a SQL predicate selects; all without one.
 
     Raises:
         ConfigError: the predicate is wrong.
@@ -173,7 +166,7 @@ def filtered(df: DataFrame, predicate: str | None, key: str) -> DataFrame:
 
 @contextmanager
 def spark_errors(key: str) -> Iterator[None]:
-    """Turns what Spark raises over a source into our errors, with its own first line.
+    """Turns Spark's errors about a source into ours, with their first line.
 
     Raises:
         ConfigError, SourceNotFoundError, EmptySourceError, StorageError: see `open_dataframe`.
@@ -214,7 +207,6 @@ def _handed(data: object, key: str | None) -> Data:
 
 
 def _called(spark: SparkSession, config: JobConfig) -> Data:
-    """Calls the function that `data.source` names."""
     name = str(config.data.source)
     function = _function(name, config.code_folder)
     with UsersCode(f"data.source: {name}"):

@@ -1,6 +1,6 @@
-"""Spark's types of a lake's columns as a footer tells them: to ask Spark takes the start of its SQL engine, and a job.
+"""Spark's types of a lake's columns, derived from a footer: Spark itself would have to start its SQL engine, and a job.
 
-An allowlist: what is not sure to be what Spark would say is not told.
+An allowlist: a type is given only if Spark is sure to choose the same.
 """
 
 from __future__ import annotations

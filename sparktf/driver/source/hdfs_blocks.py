@@ -1,4 +1,4 @@
-"""Which hosts hold the blocks of files, from the Hadoop file system of the driver's JVM."""
+"""The hosts of files' blocks, from the Hadoop file system of the driver's JVM."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CORRUPT = "(corrupt)"
 
 
 def locate_blocks(spark: SparkSession, files: Sequence[str]) -> dict[str, list[FileBlock]]:
-    """Returns the blocks of each file; those that no listing knows are left out.
+    """Returns the blocks of each listed file.
 
     One call to the NameNode for each folder (and for each thousand files of it, `dfs.ls.limit`), not for each file.
 
@@ -54,7 +54,7 @@ def parse_blocks(text: str) -> list[FileBlock]:
 def locate_or_warn(
     spark: SparkSession, warn: Callable[[str], None], files: Sequence[str]
 ) -> Mapping[str, Sequence[FileBlock]]:
-    """Returns the blocks of the files; none, with a warning, where the file system cannot be asked."""
+    """Returns the blocks of the files; none, with a warning, if the file system cannot be asked."""
     try:
         return locate_blocks(spark, [file for file in files if is_on_hdfs(file)])
     except Py4JError as e:

@@ -1,7 +1,7 @@
-"""A lake of Parquet files as Spark reads it: every file below the folder, and beside a plan the very files of that.
+"""A lake of Parquet files as Spark reads it: every file below the folder, or with a plan exactly that plan's files.
 
-Of itself Spark goes down into folders only where these are partition columns (`date=2026-11-20/`): of others it lists
-nothing but the root, without a word.
+By itself Spark descends into folders only if these are partition columns (`date=2026-11-20/`); otherwise it lists
+nothing but the root, without a warning.
 """
 
 from __future__ import annotations
@@ -20,27 +20,21 @@ from sparktf.driver.source.scan import files_scanned, folders_are_columns
 from sparktf.sequence import Stream
 
 NO_FILES = ("UNABLE_TO_INFER_SCHEMA", "Unable to infer schema")
-"""What Spark says where it sees no file."""
+"""Spark's messages when it sees no file."""
 
 _GLOB = re.compile(r"[\\{}\[\]*?]")
 _RECURSIVE = "recursiveFileLookup"
 
 
 class PlannedFiles(NamedTuple):
-    """The files that trainers read, by the run's plan.
+    """The files that trainers read, by the run's plan."""
 
-    Attributes:
-        paths: Those of `data.path`, and behind them those of `data.validation.path`.
-        newest: The last one that is trained on: columns that came later are in it.
-        types: Columns that some of them have no value of -> their type: Spark would take another one from such a file.
-        least: How many of them lie at `data.path`, at least; `most` is how many at most.
-    """
-
-    paths: tuple[str, ...]
-    newest: str
+    paths: tuple[str, ...]  # Of `data.path`, followed by those of `data.validation.path`
+    newest: str  # The last training file, which has columns that were added later
+    # Columns that some of them have no value of -> their type: Spark would take another one from such a file
     types: Mapping[str, str]
-    least: int
-    most: int
+    least: int  # The least number of them that are at `data.path`
+    most: int  # The greatest number
 
     @classmethod
     def of(cls, plan: Plan) -> PlannedFiles | None:
@@ -60,7 +54,7 @@ class PlannedFiles(NamedTuple):
 def read_lake(
     spark: SparkSession, path: str, options: Mapping[str, str], where: str | None, planned: PlannedFiles | None
 ) -> DataFrame:
-    """Returns every row below a path; where a plan is given, with `where` applied those of its files and no others.
+    """Returns every row below a path; with a plan, the rows of its files that pass `where`.
 
     Args:
         where: The predicate by which the plan has chosen files.
@@ -99,9 +93,7 @@ def _all_below(reader: Callable[[], DataFrameReader], path: str) -> DataFrame:
 
 
 def _schema(spark: SparkSession, planned: PlannedFiles) -> StructType:
-    """Returns the columns of the newest file, but those that are folders: these have the types that their values have
-    in all of the lake.
-    """
+    """Returns the columns of the newest file; those of partition folders get the common type of all their values."""
     columns = spark.read.parquet(_literal(planned.newest)).schema
     types = {name: DataType.fromDDL(kind) for name, kind in planned.types.items()}
     own = [field for field in columns if f"/{field.name}=" not in planned.newest]

@@ -1,4 +1,4 @@
-"""What Spark computes and feeds: the rows of a user's DataFrame or RDD that belong to each stream."""
+"""The rows that Spark computes and feeds: the part of a user's DataFrame or RDD that belongs to each stream."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _HASH_RANGE = 1 << 31
 
 
 class Origin:
-    """Where a run's rows come from, as Spark has it: opened when it is first asked for, and once in a submission.
+    """The source of a run's rows in Spark: opened when first asked for, and once in a submission.
 
-    What is planned is what is fed then, and a `data.source` function runs once: it may do much, or make other rows the
+    So the planned rows are fed, and a `data.source` function runs once: it may be expensive, or make other rows the
     next time.
 
     Attributes:
@@ -42,11 +42,7 @@ class Origin:
     """
 
     def __init__(self, spark: SparkSession, config: JobConfig, given: object = None) -> None:
-        """Opens nothing yet.
-
-        Args:
-            given: What was handed to `train()`, if anything was.
-        """
+        """Opens nothing yet. `given` is the argument of `train()`, if any."""
         self.is_given = given is not None
         self._spark = spark
         self._config = config
@@ -55,30 +51,30 @@ class Origin:
         self._planned: int | None = None
 
     def follow(self, plan: Plan) -> None:
-        """Has the rows, where they are not opened yet, be those of a plan: of its version of a table, and of its files.
+        """Makes the rows, unless they are opened already, those of a plan: of its version of a table, and of its files.
 
-        Spark would list others where folders are no columns, and take the columns of the first ones of the lake.
+        Spark would list other files where folders are no columns, and take the columns of the first files of the lake.
         """
         self._planned = plan.source_version
         self._files = PlannedFiles.of(plan)
 
     @property
     def data(self) -> Data:
-        """The rows. Raises what `open_dataframe` does."""
+        """The rows. Raises as `open_dataframe`."""
         return self._opened.data
 
     def open(self) -> None:
-        """Opens it. Raises what `open_dataframe` does."""
+        """Opens it. Raises as `open_dataframe`."""
         _ = self._opened
 
     @property
     def version(self) -> TableVersion | None:
-        """The version of the table that they are. Raises what `open_dataframe` does."""
+        """The version of the table, if the rows are of one. Raises as `open_dataframe`."""
         return self._opened.version
 
     @property
     def is_unordered(self) -> bool:
-        """Whether Spark may make other partitions of the same table whenever it reads it."""
+        """Whether Spark may make other partitions of the same table at each reading."""
         version = self.version
         return version is not None and version.kind == ICEBERG_TABLE and not is_listed_in_order()
 
@@ -88,12 +84,12 @@ class Origin:
 
     @cached_property
     def fed(self) -> SparkData:
-        """The rows as Spark feeds them. Raises what `open_dataframe` and `SparkData` do."""
+        """The rows as Spark feeds them. Raises as `open_dataframe` and `SparkData`."""
         return SparkData(self._spark, self._config, self.data)
 
 
 class SparkData:
-    """What a user hands over to be fed: a DataFrame, or an RDD with the schema that the configuration declares."""
+    """A user's data to be fed: a DataFrame, or an RDD with the schema declared in the configuration."""
 
     def __init__(self, spark: SparkSession, config: JobConfig, data: Data) -> None:
         """Looks at the schema.
@@ -117,7 +113,7 @@ class SparkData:
         self.schema = arrow_schema(spark, schema)
 
     def plan(self, config: JobConfig) -> Plan:
-        """Plans a run whose streams Spark feeds: which tensors there are. How many rows, nobody knows beforehand.
+        """Plans a run whose streams Spark feeds: its tensors. The number of rows is not known beforehand.
 
         Raises:
             ConfigError: a dtype, shape or fill value does not fit the schema.
@@ -138,11 +134,7 @@ class SparkData:
         )
 
     def stream(self, stream: Stream, spec: FeedSpec) -> FrameRows | RddRows:
-        """Returns the rows and columns of a stream.
-
-        Raises:
-            ConfigError: a predicate does not fit.
-        """
+        """Returns the rows and columns of a stream. Raises `ConfigError` if a predicate does not fit."""
         used = sorted({column for feature in spec.features for column in feature.columns})
         if self._rows is not None:
             roots = sorted({self._path(column)[0] for column in used})
@@ -159,7 +151,7 @@ class SparkData:
         return FrameRows(frame.select(*columns))
 
     def table(self, columns: Sequence[str]) -> DataFrame:
-        """Returns the columns that features name, of all rows that `data.where` lets through.
+        """Returns the columns that features name, of all rows that pass `data.where`.
 
         Raises:
             ConfigError: the predicate does not fit.
@@ -176,7 +168,7 @@ class SparkData:
         return [frame[_quoted(self._path(name))].alias(name) for name in names]
 
     def _path(self, column: str) -> tuple[str, ...]:
-        """Returns the column, or the column and the fields in it, that a name of a feature stands for."""
+        """Returns the column, or the column and the fields in it, of a name in a feature."""
         return path_of({field.name: field.type for field in self.schema}, column) or (column,)
 
 
@@ -190,7 +182,7 @@ def _declared(spark: SparkSession, config: DataConfig) -> StructType:
 
 
 def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
-    """Returns the schema as feeders will see it; a type that Spark cannot turn into Arrow's stands as null."""
+    """Returns the schema as feeders will see it; a type that Spark cannot turn into Arrow's becomes null."""
     try:
         return spark.createDataFrame([], schema).toArrow().schema
     except PySparkException:
@@ -202,8 +194,8 @@ def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
 
 
 def _as_frame(spark: SparkSession, rows: RDD[Any], schema: StructType) -> DataFrame:
-    """Returns an RDD as a DataFrame. Its Rows are read by name and its values checked, as where it is fed as it is:
-    Spark takes the values of Rows by place.
+    """Returns an RDD as a DataFrame. As when it is fed, its Rows are read by name and its values checked: Spark itself
+    takes the values of Rows by position.
     """
     fields = arrow_schema(spark, schema)
 
@@ -214,7 +206,7 @@ def _as_frame(spark: SparkSession, rows: RDD[Any], schema: StructType) -> DataFr
 
 
 def _held_out(config: DataConfig, frame: DataFrame, columns: Sequence[Column], seed: int) -> Column | None:
-    """Returns what is true for rows of the validation stream; None where there is none."""
+    """Returns a condition that is true for rows of the validation stream; None if there are none."""
     validation = config.validation
     if validation is None:
         return None

@@ -1,4 +1,4 @@
-"""Partitions chosen by Spark SQL, so that `where` means exactly what it means in a query."""
+"""Partitions chosen by Spark SQL, so that `where` means exactly the same as in a query."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def filter_partitions(
 
 
 def _reason(error: PySparkException) -> str:
-    """Returns what Spark says. Of an unknown column, it would suggest a partition column for one of the files."""
+    """Returns Spark's message; its suggestion for an unknown column would be a partition column of a file."""
     reason = spark_message(error)
     unknown = _UNKNOWN.match(reason)
     if unknown is None:
@@ -77,14 +77,14 @@ def _arrow_value(value: PartitionValue, kind: str) -> PartitionValue | datetime.
 
 
 def spark_message(error: PySparkException) -> str:
-    """Returns what Spark says of an error, without the plan and the stack that follow."""
+    """Returns Spark's message of an error, without the plan and the stack that follow."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0].partition(" SQLSTATE")[0] if lines else type(error).__name__
 
 
 @contextmanager
 def quiet_query_logger() -> Iterator[None]:
-    """PySpark logs a failed query with the whole Java stack; the error that we raise says it in one line."""
+    """PySpark logs a failed query with the whole Java stack; the error that we raise has it in one line."""
     logger: logging.Logger = PySparkLogger.getLogger("SQLQueryContextLogger")
     logger.addFilter(_nothing)
     try:

@@ -19,7 +19,7 @@ from sparktf.storage.base import Storage
 def prepare_assets(
     config: JobConfig, storage: Storage, path: str, origin: Origin, put: Callable[[str, bytes], None]
 ) -> dict[str, Any]:
-    """Returns what `prepare` gives, {} where the module has none; a resumed run gets what it got the first time.
+    """Returns the result of `prepare`, {} for a module without one; a resumed run gets the result of its first time.
 
     The module is imported here only if its source defines `prepare`, or may: model modules import TensorFlow, which the
     driver has no other use for.
@@ -29,9 +29,9 @@ def prepare_assets(
         put: Writes a file of the run.
 
     Raises:
-        ModelError: `prepare` raised, or its module, when it was imported.
+        ModelError: `prepare` raised, or the import of its module.
         ConfigError: another module of this name was imported before.
-        ModelContractError: it returned something that JSON cannot hold.
+        ModelContractError: it returned an object that JSON cannot hold.
     """
     if storage.exists(path):
         stored: dict[str, Any] = json.loads(storage.read_bytes(path))
@@ -56,7 +56,7 @@ def prepare_assets(
 
 
 def training_rows(config: JobConfig, data: Data) -> Data:
-    """Returns the rows that `prepare` may look at: the source without what `data.validation.where` holds out."""
+    """Returns the rows for `prepare`: the source without the rows held out by `data.validation.where`."""
     if not isinstance(data, DataFrame):
         return data
     df = filtered(data, config.data.where, "data.where")
@@ -67,7 +67,6 @@ def training_rows(config: JobConfig, data: Data) -> Data:
 
 
 def _prepare(config: JobConfig) -> Callable[..., Any] | None:
-    """Returns the function, None where the module has none."""
     if binds(config.model_module, "prepare", search_path(config.code_folder)) is False:
         return None
     with UsersCode("prepare"):

@@ -1,4 +1,4 @@
-"""TFRecord files through Spark: as a DataFrame, and where in them which records lie."""
+"""TFRecord files through Spark: as a DataFrame, and the positions of their records."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 
 SAMPLE = 1000
-"""Records that are looked at to tell the types of their features, where nobody says how many."""
+"""Default number of records from which the types of features are inferred."""
 
 _BY_SPARK_NBYTES = 256 << 20
-"""Less is read here sooner than tasks begin."""
+"""Fewer bytes are read here before tasks would begin."""
 
 
 def read_record_frame(
@@ -36,9 +36,9 @@ def read_record_frame(
 
     Args:
         path: A folder, of which hive-style partition folders are columns, or one file.
-        types: Feature -> Spark's type of its column; other features are left out. Default: what the first records have.
-        sample: How many records are looked at for that.
-        key: What the path is called in messages.
+        types: Feature -> Spark's type of its column; other features are left out. Default: from the first records.
+        sample: The number of records read for that.
+        key: The name of the path in messages.
 
     Raises:
         SourceNotFoundError: nothing is at the path.
@@ -73,7 +73,7 @@ def read_record_frame(
 def record_frame_types(
     spark: SparkSession, file_systems: FileSystems, plan: Plan, names: Sequence[str]
 ) -> dict[str, t.DataType]:
-    """Returns the types of columns of the TFRecord files of a plan, which knows them."""
+    """Returns the types of columns of a plan's TFRecord files, from the plan."""
     del spark, file_systems
     partitions = dict(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True))
     types = plan.spec.record_types
@@ -83,7 +83,7 @@ def record_frame_types(
 def index_by_spark(
     spark: SparkSession, storage: Storage, paths: Sequence[str], nbytes: int
 ) -> Sequence[Sequence[RecordGroup]]:
-    """An `IndexRecords` that has tasks of Spark's read the files, where that is worth a job.
+    """An `IndexRecords` that has Spark tasks read the files, if that is worth a job.
 
     Raises:
         DataError: a file is no TFRecord file.

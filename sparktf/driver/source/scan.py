@@ -1,9 +1,9 @@
 """Whether a DataFrame is a plain scan of Parquet files: read off Spark's own physical plan, through py4j.
 
 An allowlist: projections of plain columns over one scan by Spark's own Parquet format, with filters over partition
-columns, and those that compare columns in the files with constants (`sparktf.driver.source.scan_filter`). Whatever is
-not known to be this is not plain, and neither is what another version of Spark plans in another way. Nothing is run;
-Spark plans the query and lists the files, as it would to run it.
+columns, and those that compare columns in the files with constants (`sparktf.driver.source.scan_filter`). All other
+plans are not plain, including those that other versions of Spark make in another way. Nothing is run; Spark plans the
+query and lists the files, as it would to run it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _EPOCH = datetime.date(1970, 1, 1).toordinal()
 
 
 def plain_scan(df: DataFrame) -> ParquetScan:
-    """Returns the scan that a DataFrame is. Raises `NotPlainError` where it is none."""
+    """Returns a DataFrame's scan. Raises `NotPlainError` if it is no plain one."""
     try:
         return _scan(df)
     except NotPlainError:
@@ -95,13 +95,13 @@ def plain_scan(df: DataFrame) -> ParquetScan:
 
 
 def folders_are_columns(df: DataFrame) -> bool | None:
-    """Returns whether what a DataFrame reads has partition columns; None where Spark does not show it."""
+    """Returns whether the files of a DataFrame have partition columns; None where Spark does not show it."""
     scan = _scan_of(df)
     return None if scan is None else int(scan.relation().partitionSchema().length()) > 0
 
 
 def files_scanned(df: DataFrame) -> int | None:
-    """Returns how many files that hold something a DataFrame reads; None where Spark does not show it."""
+    """Returns the number of nonempty files that a DataFrame reads; None where Spark does not show it."""
     scan = _scan_of(df)
     if scan is None:
         return None
@@ -118,7 +118,7 @@ def _scan_of(df: DataFrame) -> Java | None:
 
 
 def spark_reads(spark: SparkSession) -> SparkReads:
-    """Returns what a session's settings make of files."""
+    """Returns a session's settings about reading files."""
     return SparkReads(
         zone=_zone(spark),
         infers_partitions=_setting(spark, _INFERENCE) == "TRUE",
@@ -130,7 +130,7 @@ def spark_reads(spark: SparkSession) -> SparkReads:
 
 
 def _zone(spark: SparkSession) -> str:
-    """Returns the zone of the session's timestamps; "" where Python does not know it, or timestamps have none."""
+    """Returns the zone of the session's timestamps; "" if Python does not know it, or timestamps have none."""
     zone = str(spark.conf.get(_ZONE))
     try:
         is_known = zone == "UTC" or bool(ZoneInfo(zone).key)
@@ -218,10 +218,10 @@ def _stranger(plan: Java) -> str:
 
 
 def _check_relation(scan: Java, relation: Java, *, is_filtered: bool) -> None:
-    """Refuses files that are no plain Parquet, and scans that do not read all of each file.
+    """Refuses files that are not plain Parquet, and scans that do not read all of each file.
 
     Args:
-        is_filtered: Whether filters stand above the scan: then those in it only pass over row groups.
+        is_filtered: Whether filters are above the scan: then those in it only skip row groups.
     """
     if class_of(relation) != _RELATION:
         raise NotPlainError(f"the files belong to a {_short(relation)}")
@@ -248,7 +248,7 @@ def _check_settings(df: DataFrame, relation: Java) -> None:
 def _list_files(
     scan: Java, relation: Java, partition_schema: StructType
 ) -> Iterator[tuple[str, tuple[PartitionValue, ...]]]:
-    """Yields the files that hold something, with all their partition values as Spark has them."""
+    """Yields the nonempty files, with all their partition values as Spark has them."""
     listing = relation.location().listFiles(scan.partitionFilters(), scan.dataFilters())
     types = [relation.partitionSchema().apply(i).dataType() for i in range(len(partition_schema))]
     for directory in elements(listing.toIndexedSeq()):
@@ -267,7 +267,7 @@ def _value(value: Any) -> PartitionValue:
 def _partitions(
     schema: StructType, columns: Mapping[str, str], rows: Sequence[tuple[PartitionValue, ...]]
 ) -> Partitions:
-    """Returns the partition columns that the DataFrame has, by its names."""
+    """Returns the DataFrame's partition columns, by its names."""
     position = {name: i for i, name in enumerate(schema.names)}
     names = [name for name, in_scan in columns.items() if in_scan in position]
     kinds = [schema[columns[name]].dataType.simpleString() for name in names]

@@ -1,7 +1,7 @@
 """Filters over columns in the files, as Spark planned them, that trainers can apply as Spark would.
 
 An allowlist again: a column of a common type compared with constants of the same type, tests for null, and these joined
-by `and`. What Spark would compute first (a cast, a function, another column) is none of it.
+by `and`. Nothing that Spark would compute first (a cast, a function, another column) is on it.
 """
 
 from __future__ import annotations
@@ -33,15 +33,10 @@ _TYPES = (*_WHOLE, *_FRACTIONAL, "string", "boolean")
 
 
 class Compared(NamedTuple):
-    """A comparison before it is known what its column is called in the files.
+    """A comparison before its column's name in the files is known."""
 
-    Attributes:
-        id: Of the column, in Spark's plan.
-        kind: Its type in Spark.
-    """
-
-    id: str
-    kind: str
+    id: str  # The column's id in Spark's plan
+    kind: str  # Its type in Spark
     op: Op
     values: tuple[bool | int | float | str, ...] = ()
 
@@ -51,11 +46,7 @@ class Compared(NamedTuple):
 
 
 def comparisons(condition: Java) -> list[Compared]:
-    """Returns what a filter's condition consists of, joined by `and`.
-
-    Raises:
-        NotPlainError: it is something else.
-    """
+    """Returns the parts of a filter's condition that `and` joins. Raises `NotPlainError` if there are other parts."""
     found = _comparisons(condition)
     if found is None:
         raise NotPlainError(f"the plan has a filter on columns in the files, {condition.sql()}")
@@ -105,7 +96,7 @@ def _of_column(column: Java, op: Op, *values: bool | int | float | str) -> Compa
 
 
 def _constant(literal: Java, column: Java) -> bool | int | float | str | None:
-    """Returns a constant of the column's own type, as `Condition` has it; None where it is something else."""
+    """Returns a constant of the column's own type, as `Condition` has it; None for anything else."""
     kind = _type(column)
     if class_of(literal) != _LITERAL or kind not in _TYPES or _type(literal) != kind:
         return None
@@ -124,5 +115,5 @@ def _type(expression: Java) -> str:
 
 
 def column_id(column: Java) -> str:
-    """Returns what tells a column from all others of a plan, whatever it is called."""
+    """Returns the id of a column in a plan, independent of its name."""
     return str(column.exprId().toString())

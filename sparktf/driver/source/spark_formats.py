@@ -1,4 +1,4 @@
-"""The table of how Spark reads files of each format: as a DataFrame, of which types, and in many tasks at once."""
+"""The table of how Spark reads files of each format: as a DataFrame, with which types, and in many tasks at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OpenFrame(Protocol):
 
         Args:
             options: Of Spark's reader.
-            files: Those that the run's plan reads; None for all.
+            files: The files of the run's plan; None for all.
 
         Raises:
             SparkTFError: they are not there, or damaged.
@@ -42,8 +42,7 @@ class OpenFrame(Protocol):
 
 
 TellTypes: TypeAlias = Callable[[SparkSession, FileSystems, Plan, Sequence[str]], dict[str, t.DataType] | None]
-"""(session, storages, plan, columns) -> Spark's types of these, as the plan and its files tell them; None if Spark has
-to be asked."""
+"""(session, storages, plan, columns) -> Spark's types by the plan and its files; None if only Spark knows."""
 
 IndexBySpark: TypeAlias = Callable[[SparkSession, Storage, Sequence[str], int], Sequence[Sequence[RecordGroup]]]
 """An `IndexRecords` that runs a job."""
@@ -51,25 +50,15 @@ IndexBySpark: TypeAlias = Callable[[SparkSession, Storage, Sequence[str], int], 
 
 @dataclass(frozen=True, slots=True)
 class SparkFormat:
-    """How Spark reads files of a format.
+    """How Spark reads files of a format."""
 
-    Attributes:
-        frame: Opens them.
-        types: Tells their types without a job of Spark's.
-        index: Looks through files that have no footers; None where they have some.
-    """
-
-    frame: OpenFrame
-    types: TellTypes
-    index: IndexBySpark | None = None
+    frame: OpenFrame  # Opens them
+    types: TellTypes  # Tells their types without a job of Spark's
+    index: IndexBySpark | None = None  # Finds records in files without footers; None if they have footers
 
 
 def spark_format(name: str) -> SparkFormat:
-    """Returns how Spark reads files of a format.
-
-    Args:
-        name: As `data.format` has it; what is not in the table is a format of Spark's own.
-    """
+    """Returns how Spark reads files of a `data.format`; a name that is not in the table is a format of Spark's own."""
     return SPARK_FORMATS.get(name) or SparkFormat(_sparks_own, types=lambda *_: None)
 
 
@@ -86,7 +75,7 @@ def planned_types(
 
 
 def index_with(spark: SparkSession, data: DataConfig) -> IndexRecords:
-    """Returns what looks through files for a plan with tasks of Spark's, where these are of use."""
+    """Returns a function that finds records by Spark tasks, where they help."""
     index = spark_format(data.format).index
     return index_here if index is None else partial(index, spark)
 

@@ -1,4 +1,4 @@
-"""Statistics of a source's columns: tasks of Spark's sketch the rows that they read or compute, the driver adds up."""
+"""Statistics of a source's columns: Spark tasks sketch the rows that they read or compute, the driver adds up."""
 
 from __future__ import annotations
 
@@ -37,18 +37,17 @@ from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.file_systems import FileSystems
 
 _TASKS_A_CORE = 2
-"""Each task sends what it knows of every column to the driver: of a lake of many files, too much for it."""
+"""Each task sends statistics of every column to the driver: a task for each file would send too many."""
 
 _SAMPLED = 1 << 19
-"""Values of a column that are drawn, over all tasks, of which at least half stay: 99 of 100 times, a rank is wrong by
-less than 0.25 %."""
+"""Values drawn of a column over all tasks; at least half stay: in 99 of 100 cases a rank is off by less than 0.25 %."""
 
 _LEAST_SAMPLED = 8192
-"""Of each task, however many there are."""
+"""Of each task, for any number of tasks."""
 
 _POINTS = 1 << 14
 _LEAST_POINTS = 64
-"""Of these, how many are sent, over all tasks and by each."""
+"""The number of these sent, over all tasks and by each."""
 
 _COUNTED = 1 << 14
 """Distinct values of a column that a task counts."""
@@ -68,7 +67,7 @@ def statistics_of(
     Where trainers read files themselves, so do the tasks; else Spark computes the rows.
 
     Args:
-        origin: Opened only where that is needed.
+        origin: Opened only if needed.
         file_systems: With the files of the plan.
         cores: Of the application, at least 1.
 
@@ -113,7 +112,7 @@ def statistics_of(
 
 
 def _of_rows(frame: DataFrame, settings: MeasureSettings, tasks: int) -> list[PartialStatistics]:
-    """Has Spark compute the rows, and hand them to tasks of ours."""
+    """Has Spark compute the rows, and pass them to our tasks."""
     # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
     plain = frame.coalesce(tasks).toDF(*(f"c{i}" for i in range(len(frame.columns))))
 
@@ -129,7 +128,7 @@ def _of_files(
     read: Callable[[int, Iterable[Sequence[Split]]], Iterator[PartialStatistics]],
     tasks: int,
 ) -> list[PartialStatistics]:
-    """Has tasks of ours read row groups, each as many rows as the others, and of as few files as can be."""
+    """Has our tasks read row groups, each equally many rows, and of as few files as possible."""
     shares = _dealt(splits, tasks)
     if not shares:
         return []
@@ -138,7 +137,7 @@ def _of_files(
 
 
 def _row_groups(config: JobConfig, plan: Plan) -> Iterator[Split]:
-    """Yields the row groups of the source, each once: with all rows that the filter lets through."""
+    """Yields each row group of the source once, with all rows that pass the filter."""
     seen: set[tuple[int, int]] = set()
     for stream in _streams(config, plan):
         whole = replace(plan, tables={Stream.TRAIN: replace(plan.tables[stream], keep=Keep.ALL)})
@@ -151,7 +150,7 @@ def _row_groups(config: JobConfig, plan: Plan) -> Iterator[Split]:
 
 
 def _dealt(splits: Sequence[Split], tasks: int) -> list[Sequence[Split]]:
-    """Returns splits for each task, of which every one has some."""
+    """Returns splits for each task, none of which is empty."""
     ordered = sorted(splits, key=lambda split: (split.file, split.row_group))
     ends = np.cumsum([split.group_rows for split in ordered])
     if not len(ends):
@@ -185,14 +184,14 @@ def _kind(kind: t.DataType) -> ColumnKind:
 
 
 def _streams(config: JobConfig, plan: Plan) -> list[Stream]:
-    """Returns the streams of the source: `data.validation.path` is another one."""
+    """Returns the streams of the source; `data.validation.path` is another source."""
     validation = config.data.validation
     is_other = validation is not None and validation.path is not None
     return [stream for stream in plan.tables if stream is Stream.TRAIN or not is_other]
 
 
 def _rows(config: JobConfig, plan: Plan, rows_read: int, share: float) -> int:
-    """Returns the rows of the source: footers know them, of which a plan is made that trainers read by."""
+    """Returns the number of the source's rows: from footers, if the plan is one by which trainers read."""
     if share == 1:
         return rows_read
     if plan.staged:

@@ -1,4 +1,4 @@
-"""Which version of a Delta or an Iceberg table is read: as a run wants it, and as Spark's plan has it, through py4j."""
+"""The version of a Delta or an Iceberg table: as a run wants it, and as Spark's plan has it, through py4j."""
 
 from __future__ import annotations
 
@@ -31,36 +31,24 @@ UNORDERED = (
     "this session has read Iceberg tables before, and lists their files in any order: a run that is resumed inside an "
     f"epoch may repeat rows and miss others (spark.driver.extraJavaOptions=-D{_IN_ANY_ORDER}=false prevents it)"
 )
-"""What is said where Iceberg has not heeded `list_in_order`."""
+"""The message if Iceberg has not heeded `list_in_order`."""
 
 
 class TableVersion(NamedTuple):
-    """A version of a table.
+    """A version of a table."""
 
-    Attributes:
-        kind: `DELTA_TABLE` or `ICEBERG_TABLE`.
-        number: Of Delta's version, or the id of Iceberg's snapshot.
-    """
-
-    kind: str
-    number: int
+    kind: str  # `DELTA_TABLE` or `ICEBERG_TABLE`
+    number: int  # Delta's version, or the id of Iceberg's snapshot
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Which version of a source is wanted; the newest where nothing is given.
+    """The wanted version of a source; the newest if nothing is given."""
 
-    Attributes:
-        section: What the configured keys stand in.
-        planned: That of the run's stored plan, which goes before all else.
-        version: As configured.
-        timestamp: As configured, in ISO 8601.
-    """
-
-    section: str
-    planned: int | None = None
-    version: int | None = None
-    timestamp: str | None = None
+    section: str  # Section of the configured keys
+    planned: int | None = None  # Of the run's stored plan, which takes precedence
+    version: int | None = None  # As configured
+    timestamp: str | None = None  # As configured, in ISO 8601
 
     @property
     def key(self) -> str:
@@ -69,32 +57,32 @@ class Moment:
 
     @property
     def number(self) -> int | None:
-        """The version; None where it has to be looked for."""
+        """The version; None if it has to be looked up."""
         return self.version if self.planned is None else self.planned
 
     @property
     def options(self) -> dict[str, str]:
-        """What Spark's reader takes for it."""
+        """The options of Spark's reader for it."""
         if self.number is not None:
             return {VERSION_OPTION: str(self.number)}
         # Python reads more forms of ISO 8601 than Spark: both are to mean the same by it.
         return {} if self.timestamp is None else {"timestampAsOf": _spelt(self.timestamp)}
 
     def is_to_come(self, spark: SparkSession) -> bool:
-        """Whether the timestamp has not come yet, by the clock and the time zone of the session."""
+        """Whether the timestamp is in the future, by the clock and the time zone of the session."""
         if self.number is not None or self.timestamp is None:
             return False
         found = spark.sql(f"SELECT TIMESTAMP '{_spelt(self.timestamp)}' > current_timestamp()").first()
         return found is not None and bool(found[0])
 
     def without_versions(self, source: str) -> str:
-        """Returns what is said where the source has no versions."""
+        """Returns the message for a source without versions."""
         if self.planned is not None:
             return f"{source}: this run reads version {self.planned} of it, and it has no versions now: {_ANOTHER_RUN}"
         return f"{self.key}: {source} has no versions to choose from: tables of Delta and Iceberg have"
 
     def not_found(self, source: str, reason: str) -> str:
-        """Returns what is said where the source has versions, and not this one."""
+        """Returns the message for a source that has versions, but not this one."""
         if self.planned is not None:
             return (
                 f"{source}: version {self.planned}, which this run reads, is there no more ({reason}): {_ANOTHER_RUN}"
@@ -108,10 +96,10 @@ def _spelt(timestamp: str) -> str:
 
 
 def table_version_of(df: DataFrame) -> TableVersion | None:
-    """Returns the version of the table that a DataFrame is, None where it is no table that keeps older ones.
+    """Returns the version of the table that a DataFrame is; None if it is no table that keeps older versions.
 
-    What a view or a query reads has a version too, but none can be chosen for them. None, too, where a release of the
-    connectors has other insides than those that are known here.
+    Sources of a view or a query have versions too, but none can be chosen. None, too, for a release of the connectors
+    with unknown internals.
     """
     with suppress(Py4JError):
         return _version_in(analyzed_plan(df))
@@ -132,8 +120,7 @@ def _version_in(plan: Java) -> TableVersion | None:
 def _snapshot(relation: Java) -> int | None:
     """Returns the snapshot that is read of an Iceberg table.
 
-    None where it has no row yet, or where its name chooses a branch, a tag or a snapshot: Iceberg takes no second
-    choice.
+    None if it has no row yet, or if its name chooses a branch, a tag or a snapshot: Iceberg takes no second choice.
     """
     table, name = relation.table(), relation.identifier()
     if name.isDefined() and not str(table.name()).endswith(str(name.get().name())):
@@ -146,11 +133,11 @@ def _snapshot(relation: Java) -> int | None:
 
 
 def list_in_order() -> None:
-    """Has Iceberg list the files of a snapshot in one and the same order, whenever it is asked.
+    """Makes Iceberg list the files of a snapshot always in the same order.
 
     By itself it reads manifests on several threads and takes them as they come. So Spark would make other partitions of
     the same snapshot each time, and a resume inside an epoch could not know which of their rows are trained. Iceberg
-    looks at the setting once in the life of a JVM: when something is first read from one of its tables.
+    looks at the setting once in the life of a JVM: at the first read from one of its tables.
     """
     set_property_once(_IN_ANY_ORDER, "false")
 

@@ -1,4 +1,4 @@
 """The Spark application as the place where agents run: its session, executors, slots, feeders and log.
 
-May import the gang and below. Never reads what a run trains on.
+May import the gang and below. Never reads training data.
 """

@@ -21,17 +21,17 @@ from sparktf.executor.spark_agent import agent_task
 
 _MAX_RESTARTS = 10
 _ALL_CANCELLED = "as part of cancellation of all jobs"
-"""What Spark says of a job that `cancelAllJobs` has ended: PySpark calls it where somebody presses Ctrl-C."""
+"""Spark's message on a job ended by `cancelAllJobs`, which PySpark calls on Ctrl-C."""
 
 _GONE = (Py4JError, OSError)
-"""What py4j raises when the JVM fails, or is not there any more."""
+"""Raised by py4j when the JVM fails or is gone."""
 
 
 class SparkAgents:
     """Runs one agent per partition as a plain Spark job, on a thread of its own.
 
     A plain job, not a barrier stage: Spark starts a lost agent again while the others stay, and other jobs run beside.
-    Where Spark gives the whole job up (`local[n]` retries no task), `restart` begins a new one.
+    If Spark gives the whole job up (`local[n]` retries no task), `restart` begins a new one.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class SparkAgents:
         detached: bool = False,
         first: int = 0,
     ) -> None:
-        """Starts `count` agents, `spares` of which are there to choose from only.
+        """Starts `count` agents, `spares` of which are only there to choose from.
 
         Args:
             feeders: Leave a slot of each executor to feeders.
@@ -110,7 +110,7 @@ class SparkAgents:
             )
 
     def close(self, wait_s: float) -> None:
-        """Waits for dismissed agents to go home, then cancels what is left."""
+        """Waits for dismissed agents to end, then cancels the others."""
         self._closing = True
         self._thread.join(wait_s)
         if self._thread.is_alive():
@@ -151,7 +151,7 @@ class SparkAgents:
 
 
 def _first_line(error: Exception) -> str:
-    """Returns the line of a Spark error that says most."""
+    """Returns the most informative line of a Spark error."""
     lines = [line.strip() for line in _text_of(error).splitlines() if line.strip()] or [type(error).__name__]
     causes = [line for line in lines if any(part in line for part in ("Lost task", "aborted due to", _ALL_CANCELLED))]
     return (causes or lines)[0][:300]

@@ -1,4 +1,4 @@
-"""What sparktf needs to know of a Spark application: its master, slots and settings."""
+"""Facts about a Spark application: its master, slots and settings."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from sparktf.storage.file_systems import FileSystems
 _ASK_FOR_TABLES = ("table", "sql", "source")
 
 SHARED_CORES = 2
-"""So many cores of an executor leave one to the node's agent, and one to feeders: two agents would find room, too."""
+"""Cores of an executor for the node's agent and for feeders, one each: two agents would find room, too."""
 
 
 def slots_of(spark: SparkSession) -> Slots:
@@ -54,10 +54,10 @@ def start_session(
 ) -> SparkSession:
     """Returns the session of an application that is a job of its own, for its entry point.
 
-    Where tables may be asked for, they are those of the Hive metastore, if there is one: a run that reads a path does
-    not depend on it. Its log shows errors alone, unless it has been configured. Its JVM is made deaf to SIGINT: on
-    Ctrl-C a terminal sends that to spark-submit too, which would end at once and take output and executors along while
-    Python still stops the run in order; so it ends when Python has.
+    Tables are looked up in the Hive metastore only if the job may need them: a run that reads a path does not depend on
+    it. The log shows errors only, unless it is configured. The JVM ignores SIGINT: on Ctrl-C a terminal sends that to
+    spark-submit too, which would end at once and take output and executors along while Python still stops the run in
+    order; so it ends when Python has.
     """
     start_jvm()
     conf = SparkConf()
@@ -111,7 +111,7 @@ def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = 
         feeders: Whether Spark feeds the nodes, which takes a slot of each executor besides; None before that is known.
 
     Raises:
-        PreflightError: there are fewer slots than nodes and feeders need; it names the setting that has all.
+        PreflightError: there are fewer slots than nodes and feeders need; it names the setting that provides them.
     """
     cores, nodes = 2 if feeders else 1, cluster.nodes
     if not slots.master.runs_in_driver and slots.cores < cores and (slots.total is None or slots.total >= nodes):
@@ -136,9 +136,9 @@ def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = 
 
 
 def check_speculation(slots: Slots, *, speculation: bool) -> None:
-    """Refuses feeders where Spark would give their slots to second copies of node agents, which never end.
+    """Refuses feeders if Spark would give their slots to second copies of node agents, which never end.
 
-    Those who hold more than one core of their executor leave too little for a copy beside them.
+    Agents that hold more than one core of their executor leave too little for a copy beside them.
 
     Raises:
         PreflightError: executors of two cores, and speculation.
@@ -163,9 +163,9 @@ _opened: list[FileSystems] = []
 
 
 def file_systems_of(spark: SparkSession) -> FileSystems:
-    """Returns the file systems of a driver, where Spark reads and writes: as its JVM is configured.
+    """Returns the driver's file systems, as its JVM is configured.
 
-    A driver has one set of them, with one set of credentials, as long as nobody changes that configuration.
+    There is one set of them, with one set of credentials, as long as nobody changes that configuration.
 
     Raises:
         ConfigError: the configuration cannot be read.

@@ -1,4 +1,4 @@
-"""Whether a session that is about to start is to find tables in a Hive metastore."""
+"""Whether a session about to start is to find tables in a Hive metastore."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _NAMES_A_METASTORE = (
 
 
 def catalog_settings(conf: SparkConf) -> dict[str, str]:
-    """Returns the settings that lead to the Hive metastore, where one is configured and Spark has Hive's classes.
+    """Returns the settings of the Hive metastore, if one is configured and Spark has Hive's classes.
 
-    `spark-submit` leaves that to the program, while `spark-sql` and the shells ask for it. Where nothing is configured
-    they make a metastore of their own in the working folder, which we do not.
+    `spark-submit` leaves that to the program, while `spark-sql` and the shells ask for it. Without a configured one
+    they make a metastore in the working folder, which we do not.
     """
     named = any(conf.contains(key) for key in _NAMES_A_METASTORE)
     if conf.contains(CATALOG) or not has_class(_HIVE):

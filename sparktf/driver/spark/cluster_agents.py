@@ -1,6 +1,6 @@
 """The node agents as the functions of TensorFlowOnSpark's nodes: `cluster.engine: tensorflowonspark`.
 
-Its `TFCluster` reserves the executors, and an agent of ours is what runs on each; all else is sparktf's own.
+Its `TFCluster` reserves the executors, and each runs an agent of ours; all else is sparktf's own.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from sparktf.executor.spark_agent import agent_on_node
 
 _PACKAGE = "tensorflowonspark"
 _VERSION = "2.2.5"
-"""What stands in place of its reservation server is made for this one."""
+"""Our replacement of its reservation server is made for this version."""
 _LEAVE_S = 30.0
 """Its shutdown looks every five seconds whether its jobs are over."""
 
 
 def check_engine() -> None:
-    """Refuses to begin where the package is missing.
+    """Refuses to begin without the package.
 
     Raises:
-        PreflightError: it is not installed, or in another version, or sparktf's own modules stand in its place in this
-            process.
+        PreflightError: it is not installed, or in another version, or sparktf's own modules replace it in this process.
     """
     found = importlib.util.find_spec(_PACKAGE)
     if found is None:
@@ -63,8 +62,8 @@ class ClusterAgents:
         """Starts `count` agents.
 
         Args:
-            reservations: Where its nodes come to, by the control server that `settings` lead to.
-            reserve_s: So long all of them have to come.
+            reservations: Takes its nodes, by the control server in `settings`.
+            reserve_s: The time for all of them to come.
         """
         self.spares = 0
         self._leaves_slots = slots.cores > 1
@@ -89,7 +88,7 @@ class ClusterAgents:
         return None if self._closing.is_set() or self._thread.is_alive() else self._reason
 
     def restart(self) -> None:
-        """Cannot be: the package starts no node again.
+        """Always raises: the package starts no node again.
 
         Raises:
             PreflightError: the executors' Python cannot run them.

@@ -1,6 +1,6 @@
-"""What differs between the versions of Spark: the one file that asks which one this is.
+"""The differences between the versions of Spark: only this file asks which one is used.
 
-All else calls its functions, and is the same on each Spark. It imports no pyspark before it is asked for that of this
+All other code calls its functions, and is the same on each Spark. It imports pyspark only when asked for that of this
 process: a submitting one has none to ask.
 """
 
@@ -13,14 +13,14 @@ from pathlib import Path
 from sparktf.errors import PreflightError
 
 FIRST_JAVA = 17
-"""What Spark runs on, and any newer Java."""
+"""The oldest Java that Spark runs on."""
 
 _FIRST, _NEXT = (4, 1), (5, 0)
 _CORE = re.compile(r"spark-core_[\d.]+-(\d[\w.]*?)\.jar")
 
 
 def check_pyspark() -> None:
-    """Refuses the Spark of this process where sparktf does not run on it, before an import of its parts fails.
+    """Refuses the Spark of this process if sparktf does not run on it, before an import of its parts fails.
 
     Raises:
         PreflightError: it is too old or too new.
@@ -31,10 +31,7 @@ def check_pyspark() -> None:
 
 
 def check_spark(home: Path) -> None:
-    """Refuses another Spark than those supported; one that does not say which it is may be one.
-
-    Args:
-        home: Its folder.
+    """Refuses an unsupported Spark, by its folder; one of unknown version may be supported.
 
     Raises:
         PreflightError: it is too old or too new.
@@ -46,7 +43,7 @@ def check_spark(home: Path) -> None:
 
 
 def spark_complaint(version: str, who: str = "this") -> str | None:
-    """Returns why a Spark will not do, None where it will."""
+    """Returns why a Spark is not supported, None if it is."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is not None and _FIRST <= (int(found[1]), int(found[2])) < _NEXT:
         return None

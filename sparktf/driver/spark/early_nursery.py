@@ -1,6 +1,6 @@
 """TensorFlow imported while Spark starts, on `local[n]`, where the trainers will be on the driver's machine.
 
-What is begun here lives as long as this process: the application's next run has it as well.
+The nursery lives as long as this process: the application's next run has it as well.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _begun: dict[tuple[str, ...], Nursery] = {}
 
 
 def begin(config: JobConfig) -> str:
-    """Has what a run's trainers need imported, if it is not.
+    """Has the trainers' modules imported, if they are not.
 
     Returns:
-        The folder where agents find the process; "" where they do without, or see for themselves.
+        The folder where agents find the process; "" if they need none, or find it themselves.
     """
     if not wants_nursery(config.cluster.nursery):
         return ""

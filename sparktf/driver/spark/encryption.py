@@ -1,4 +1,4 @@
-"""What Spark's own settings say of the network between driver and executors, and whether a run may go below them."""
+"""Spark's own settings about the network between driver and executors, and whether a run may be less protected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENCRYPTING = (ENCRYPT, "spark.authenticate.enableSaslEncryption", "spark.ssl.rp
 
 
 def check_encryption(conf: Mapping[str, str], tls: str) -> str | None:
-    """Returns a warning where Spark leaves the network open that its executors' closures cross, None if it does not.
+    """Returns a warning if Spark leaves the network open that its executors' closures cross, None if it does not.
 
     Args:
         conf: The application's settings; its executors are on other machines.

@@ -1,4 +1,4 @@
-"""What Spark says where the executors' Python cannot run our code: no other try mends it, so it is told at once."""
+"""Spark's errors about an executors' Python that cannot run our code: no retry helps, so they are raised at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparktf.driver.spark.jvm_executors import failed_tasks
 from sparktf.errors import PreflightError
 
 _DEFAULT = "python3"
-"""What Spark takes where nobody names a Python."""
+"""Spark's default Python."""
 
 _MISSING = re.compile(r"^\s*ModuleNotFoundError: No module named '?([\w.]+)'?", re.MULTILINE)
 _VERSIONS = re.compile(r"Python in worker has different version: (\S+) than that in driver: (\S+?),")
@@ -20,10 +20,10 @@ _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 
 
 def unfit_python(error: BaseException, group: str = "") -> PreflightError | None:
-    """Returns what to tell of an executor's Python that could not run a task; None where that is not what is wrong.
+    """Returns the error for an executor's Python that could not run a task; None for other errors.
 
     Args:
-        group: Of the job that has failed: where its first task did is told too.
+        group: Of the job that has failed: the place of its first failed task is added.
     """
     active = SparkContext._active_spark_context
     try:
@@ -37,11 +37,11 @@ def unfit_python(error: BaseException, group: str = "") -> PreflightError | None
 
 
 def unfit_by_words(text: str, python: str, place: str = "") -> PreflightError | None:
-    """Returns what to tell, by what Spark says.
+    """Returns the error, by Spark's message.
 
     Args:
         python: The interpreter that Spark was told to start, or its default.
-        place: Host and executor, "" where that is not known.
+        place: Host and executor, "" if unknown.
     """
     what = _wrong(text)
     if what is None:
@@ -63,7 +63,7 @@ def _wrong(text: str) -> str | None:
 
 
 def _place(context: SparkContext, group: str) -> str:
-    """Returns where a job's first task has failed: Spark raises the Python worker's words alone."""
-    with suppress(Py4JError, OSError):  # one that is too busy, or is not there any more
+    """Returns where a job's first task has failed: Spark raises only the Python worker's message."""
+    with suppress(Py4JError, OSError):  # the JVM is too busy, or gone
         return next(failed_tasks(context, group), "")
     return ""

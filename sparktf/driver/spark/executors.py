@@ -1,4 +1,4 @@
-"""The executors of a Spark application, as Spark knows them: where they run, their logs, and why they went."""
+"""The executors of a Spark application, as Spark knows them: their hosts, their logs, and the reasons of losses."""
 
 from __future__ import annotations
 
@@ -19,27 +19,17 @@ _log = log_of(__name__)
 
 
 class Executor(NamedTuple):
-    """One executor.
-
-    Attributes:
-        log: Address of its standard error, "" where the cluster manager serves no logs.
-        removed: Why it is not there any more, "" while it is.
-        tasks: How many run on it now.
-    """
+    """One executor."""
 
     id: str
     host: str
-    log: str
-    removed: str
-    tasks: int
+    log: str  # Address of its standard error, "" where the cluster manager serves no logs
+    removed: str  # Why it was removed; "" if it was not
+    tasks: int  # Number of running tasks
 
 
 def executors_of(spark: SparkSession) -> list[Executor]:
-    """Returns the executors that the application has and had, the driver left out.
-
-    Raises:
-        Py4JError: the JVM does not answer.
-    """
+    """Returns the present and past executors, without the driver. Raises `Py4JError` if the JVM does not answer."""
     return [_executor(summary) for summary in executor_summaries(spark)]
 
 
@@ -62,7 +52,7 @@ def why_removed(reason: str) -> str:
 
 
 def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Executor]:
-    """Waits until there are `total` executors, or for `limit_s`; returns those that there are.
+    """Waits until there are `total` executors, or for `limit_s`; returns those present.
 
     Raises:
         Py4JError: the JVM does not answer.
@@ -76,9 +66,9 @@ def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Exe
 
 
 def release_executors(spark: SparkSession, master: Master, containers: Sequence[str]) -> None:
-    """Gives the master the executors in these containers back, each as soon as no task runs on it; waits for that.
+    """Gives the executors in these containers back to the master; waits until no task runs on them.
 
-    Before, Spark would run its task again elsewhere.
+    Earlier, Spark would run the task again elsewhere.
     """
     left = list(containers)
     deadline_s = time.monotonic() + KNOBS.release_s
@@ -104,7 +94,7 @@ def find_executor(master: Master, executors: Sequence[Executor], container: str)
 
 
 def executor_facts(spark: SparkSession, master: Master, containers: Sequence[str]) -> list[ExecutorFacts]:
-    """Returns what is known of the executor in each container; nothing of those without one, or if nobody answers.
+    """Returns the facts about the executor in each container; empty if there is none, or the JVM does not answer.
 
     The executors are listed once: each of them costs several crossings to the JVM.
     """

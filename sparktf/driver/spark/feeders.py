@@ -31,13 +31,13 @@ _LOST = (
 
 
 class SparkRows(Protocol):
-    """What feeders compute."""
+    """The rows that feeders compute."""
 
     @property
     def context(self) -> SparkContext: ...
 
     def feed(self, settings: FeederSettings) -> int:
-        """Runs the job to its end; returns how many partitions there were."""
+        """Runs the job to its end; returns the number of partitions."""
 
 
 class FrameRows:
@@ -85,11 +85,7 @@ class SparkFeeders:
     """Feeds one stream in one epoch, on a thread of its own."""
 
     def __init__(self, stream: SparkRows, settings: FeederSettings, on_end: Callable[[], None]) -> None:
-        """Starts the job.
-
-        Args:
-            on_end: Called from another thread when `splits` says something else than before.
-        """
+        """Starts the job; calls `on_end` from another thread when the value of `splits` changes."""
         self._on_end = on_end
         self._stream = stream
         self._settings = settings
@@ -123,9 +119,9 @@ class SparkFeeders:
 
 
 def explained(error: Exception, doing: str = "feeding the data") -> SparkTFError:
-    """Returns what Spark's failure means.
+    """Returns the error of ours for Spark's failure.
 
-    What was lost is tried again; executors whose Python lacks a module are refused; anything else is the data's fault.
+    Losses are tried again; executors whose Python lacks a module are refused; anything else is the data's fault.
     """
     try:
         text = str(error)
@@ -147,7 +143,7 @@ def explained(error: Exception, doing: str = "feeding the data") -> SparkTFError
 
 
 def _telling(lines: list[str]) -> str:
-    """Returns the line that says most: the innermost error of a Python function, else Spark's first."""
+    """Returns the most informative line: the innermost error of a Python function, else Spark's first."""
     python = [line for line in lines if _is_error(line.partition(":")[0])]
     return (python[-1] if python else lines[0])[:500]
 

@@ -1,8 +1,8 @@
-"""The driver's JVM, as far as sparktf asks it for what PySpark does not offer.
+"""The driver's JVM, as far as sparktf needs functions that PySpark does not offer.
 
-py4j's privates, Scala's collections and the classes behind the gateway stand here and in the two files beside:
-`jvm_executors` (the scheduler's executors and tasks) and `jvm_plans` (what a DataFrame is made of). All else calls
-their functions. A release of Spark with other insides is met here.
+py4j's privates, Scala's collections and the classes behind the gateway are used here and in the two files beside:
+`jvm_executors` (the scheduler's executors and tasks) and `jvm_plans` (the structure of a DataFrame). All other code
+calls their functions, so a release of Spark with other internals changes these files only.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def empty_map() -> Java:
 
 
 def elements(sequence: Java) -> Iterator[Java]:
-    """Yields what is in a sequence of Scala's."""
+    """Yields the elements of a Scala sequence."""
     return (sequence.apply(i) for i in range(sequence.size()))
 
 
@@ -69,31 +69,31 @@ def has_resource(name: str) -> bool:
 
 
 def log_source() -> str:
-    """Returns the address of the file by which the JVM's log is configured, "" where there is none."""
+    """Returns the address of the file that configures the JVM's log, "" if there is none."""
     context = java().org.apache.logging.log4j.LogManager.getContext(False)
     return str(context.getConfiguration().getConfigurationSource().getLocation() or "")
 
 
 def ignore_interrupts() -> None:
-    """Makes the JVM deaf to SIGINT."""
+    """Makes the JVM ignore SIGINT."""
     signals = java().sun.misc
     signals.Signal.handle(signals.Signal("INT"), signals.SignalHandler.SIG_IGN)
 
 
 def set_property_once(name: str, value: str) -> None:
-    """Sets a property of the JVM where nobody has set it."""
+    """Sets a property of the JVM if it is not set."""
     system = java().java.lang.System
     if system.getProperty(name) is None:
         system.setProperty(name, value)
 
 
 def iceberg_reads_in_order() -> bool:
-    """Whether Iceberg reads manifests on one thread; it must be there."""
+    """Whether Iceberg, which must be there, reads manifests on one thread."""
     return not java().org.apache.iceberg.SystemConfigs.SCAN_THREAD_POOL_ENABLED.value()
 
 
 def application_attempt(spark: SparkSession) -> str:
-    """Returns which attempt of its application this is, as the cluster manager counts them; "" where none does."""
+    """Returns the number of the application's attempt by the cluster manager; "" if it counts none."""
     attempt = scala_context(spark.sparkContext).applicationAttemptId()
     return str(attempt.get()) if attempt.isDefined() else ""
 
@@ -131,7 +131,7 @@ def default_file_system(spark: SparkSession) -> str:
 
 
 def printed_blocks(spark: SparkSession, folder: str) -> Iterator[tuple[str, str]]:
-    """Yields the names of a folder's files, and where their blocks lie: a printed array of Hadoop's BlockLocation.
+    """Yields the names of a folder's files with the hosts of their blocks: a printed array of Hadoop's BlockLocation.
 
     Raises:
         Py4JError: the file system cannot be asked.

@@ -1,4 +1,4 @@
-"""What Spark's scheduler in the JVM knows of executors and tasks, and what it is asked for."""
+"""Executors and tasks in Spark's scheduler in the JVM, and requests to it."""
 
 from __future__ import annotations
 
@@ -15,37 +15,25 @@ _DEFAULT_PROFILE = 0
 """Id of the default ResourceProfile."""
 
 _LOOKED_AT = 100
-"""Of so many tasks of a stage."""
+"""The most tasks of a stage that are looked at."""
 
 _LISTENED_MS = 2_000
-"""So long Spark may take to note which task has failed."""
+"""Time for Spark to record which task has failed."""
 
 
 class ExecutorSummary(NamedTuple):
-    """An executor as Spark's status store has it.
-
-    Attributes:
-        address: Host and port.
-        log: Address of its standard error, "" where the cluster manager serves no logs.
-        active: Whether it is there.
-        reason: Why it is not there any more; None where it is, or where Spark does not say.
-        tasks: How many run on it now.
-    """
+    """An executor in Spark's status store."""
 
     id: str
-    address: str
-    log: str
+    address: str  # Host and port
+    log: str  # Address of its standard error, "" where the cluster manager serves no logs
     active: bool
-    reason: str | None
-    tasks: int
+    reason: str | None  # Why it was removed; None if it was not, or unknown
+    tasks: int  # Number of running tasks
 
 
 def executor_summaries(spark: SparkSession) -> list[ExecutorSummary]:
-    """Returns the executors that the application has and had, the driver left out.
-
-    Raises:
-        Py4JError: the JVM does not answer.
-    """
+    """Returns the present and past executors, without the driver. Raises `Py4JError` if the JVM does not answer."""
     store = scala_context(spark.sparkContext).statusStore()
     return [_summary(summary) for summary in as_java(store.executorList(False)) if summary.id() != _DRIVER]
 
@@ -63,10 +51,10 @@ def _summary(summary: Java) -> ExecutorSummary:
 
 
 def request_total(spark: SparkSession, total: int, hosts: Sequence[str], cores: int) -> None:
-    """Asks the cluster manager for executors until there are `total`, the new ones on these hosts if it can be had.
+    """Asks the cluster manager for executors until there are `total`, the new ones on these hosts if possible.
 
-    This goes to the scheduler's backend: what SparkContext offers in its place, `requestTotalExecutors`, hands on its
-    map of hosts the wrong way round, and asks for no host at all.
+    This goes to the scheduler's backend: SparkContext's `requestTotalExecutors` passes on its map of hosts the wrong
+    way round, and asks for no host at all.
 
     Args:
         hosts: One entry for each executor that is wanted there.
@@ -87,11 +75,7 @@ def request_total(spark: SparkSession, total: int, hosts: Sequence[str], cores: 
 
 
 def kill_executor(spark: SparkSession, executor: str) -> None:
-    """Gives the cluster manager an executor back, which asks for no other in its place.
-
-    Raises:
-        Py4JError: the JVM does not answer.
-    """
+    """Gives an executor back, without replacement. Raises `Py4JError` if the JVM does not answer."""
     adjust_target, count_failures, force = True, False, True
     backend = scala_context(spark.sparkContext).schedulerBackend()
     backend.killExecutors(as_scala([executor]), adjust_target, count_failures, force)

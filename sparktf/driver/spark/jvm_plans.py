@@ -1,4 +1,4 @@
-"""What a DataFrame is made of, as Spark in the JVM has it: its plans, and the files that it reads."""
+"""The structure of a DataFrame in Spark's JVM: its plans, and the files that it reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RELATION, _OF_FILES = f"{_DATASOURCES}.LogicalRelation", f"{_DATASOURCES}.Hadoo
 
 
 def analyzed_plan(df: DataFrame) -> Java:
-    """Returns the logical plan of a DataFrame with its tables and columns looked up, before anything is optimised."""
+    """Returns the logical plan of a DataFrame with its tables and columns resolved, before optimization."""
     return _execution(df).analyzed()
 
 

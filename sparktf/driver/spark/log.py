@@ -1,4 +1,4 @@
-"""What people see of Spark's own log on the machine that they submit from."""
+"""The part of Spark's own log that people see on the machine that they submit from."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
 
 QUIET_LOG4J = Path(__file__).with_name("log4j2.properties")
-"""Shows errors alone."""
+"""Shows errors only."""
 
 LOG_LEVEL = "spark.log.level"
 
-# Where nobody has configured its log, Spark takes this file out of its own jars.
+# Spark's default configuration of its log, a file in its jars.
 _SPARKS_DEFAULT = "org/apache/spark/log4j2-defaults.properties"
 
 
 def quiet_settings(conf: SparkConf) -> dict[str, str]:
-    """Returns the settings with which a context that is about to start logs errors alone, if that is for us to say.
+    """Returns the settings with which a new context logs errors only, unless the log is configured otherwise.
 
-    Spark's default logs some 200 lines of a run at INFO. It is left as it is where somebody has configured it (a
+    Spark's default logs some 200 lines of a run at INFO. It is kept if somebody has configured it (a
     `log4j2.properties` of theirs, or `spark.log.level`), and in a container, whose log is nobody's terminal.
     """
     source = log_source()

@@ -1,7 +1,7 @@
-"""Spark's masters, one class of each kind: what a run asks of the one that it runs on, or is submitted to.
+"""Spark's masters, one class of each kind: the differences that matter to a run, and to its submission.
 
-All else asks a `Master`, and never what its address looks like. Pure: a submission asks as well, which has no Spark.
-How a submission follows and ends what it has submitted is said in `sparktf.submit.cluster_manager`.
+All other code asks a `Master`, and never looks at its address. Pure: a submission, which has no Spark, asks as well.
+`sparktf.submit.cluster_manager` describes how a submission follows and ends an application.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sparktf.driver.spark.yarn_memory import check_overhead
 from sparktf.driver.spark.yarn_settings import executors_at_first, protection, yarn_settings
 
 HERE = "local[*]"
-"""What Spark takes where nobody names a master: all cores of this machine."""
+"""Spark's default master: all cores of this machine."""
 
 _LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:\s*,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
@@ -27,11 +27,7 @@ _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """A master, by default one that starts the executors it is configured for, on hosts of its own, and that is all.
-
-    Attributes:
-        url: As Spark is given it.
-    """
+    """A master; by default one that starts the configured executors, on hosts of its own, and no more."""
 
     url: str
 
@@ -42,39 +38,31 @@ class Master:
     """Whether all executors run on the driver's machine."""
 
     grants_executors: ClassVar[bool] = False
-    """Whether executors can be asked for while the application runs, and on which hosts."""
+    """Whether executors can be requested while the application runs, on given hosts."""
 
     unpacks_archives: ClassVar[bool] = False
     """Whether it brings a packed environment to its executors, and unpacks it in their folders."""
 
     keeps_drivers: ClassVar[bool] = False
-    """Whether a driver in cluster mode goes on where the process that has submitted it ends."""
+    """Whether a driver in cluster mode outlives the process that submitted it."""
 
     def slots(self, executor_cores: int) -> Slots:
-        """Returns the slots that an application would have, started from this machine.
-
-        Args:
-            executor_cores: Of each executor, where the master itself does not say.
-        """
+        """Returns an application's slots, if started here, with `executor_cores` each unless the master fixes that."""
         return Slots(self, None, executor_cores)
 
     def place(self, conf: Mapping[str, str]) -> str:
-        """Returns where a gang runs, for people.
-
-        Args:
-            conf: Spark's settings, as the application has them.
-        """
+        """Returns the gang's place, for people, given the application's Spark settings."""
         return self.url
 
     def check_memory(self, conf: Mapping[str, str], node: NodeMemory) -> None:
-        """Refuses executors that have no room for a trainer, where the master holds them to what they have asked for.
+        """Refuses executors that have no room for a trainer, if the master enforces their memory limits.
 
         Args:
             conf: Spark's settings, as the application has them.
             node: Of the gang's largest process.
 
         Raises:
-            PreflightError: with the setting that would do.
+            PreflightError: with the setting that would suffice.
         """
 
     def has_executor(self, container: str, log: str) -> bool:
@@ -88,29 +76,24 @@ class Master:
         return config.cluster.nodes
 
     def settings(self, config: JobConfig, *, trains: bool) -> dict[str, str]:
-        """Returns the settings of Spark's that a submission to it needs besides those of all masters."""
+        """Returns the Spark settings that a submission to it needs besides those of all masters."""
         return {}
 
     def check_security(self, config: JobConfig) -> None:
-        """Refuses what preflight would refuse in the driver.
+        """Refuses settings that preflight would refuse in the driver.
 
         Raises:
-            PreflightError: the run would go below what Spark protects.
+            PreflightError: the run would be less protected than Spark's traffic.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The places for tasks that an application has or will have.
-
-    Attributes:
-        executors: 1 where the driver is the only executor; None if unknown or open.
-        cores: Of each.
-    """
+    """The places for tasks that an application has or will have."""
 
     master: Master
-    executors: int | None
-    cores: int
+    executors: int | None  # 1 where the driver is the only executor; None if unknown or open
+    cores: int  # Of each
 
     @property
     def total(self) -> int | None:
@@ -147,12 +130,12 @@ class LocalCluster(Master):
 
 @dataclass(frozen=True, slots=True)
 class Standalone(Master):
-    """`spark://host:port`, and each master of which nothing more is known."""
+    """`spark://host:port`, and masters of unknown kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Yarn(Master):
-    """`yarn`: containers, for which a ResourceManager is asked."""
+    """`yarn`: containers, requested from a ResourceManager."""
 
     grants_executors: ClassVar[bool] = True
     unpacks_archives: ClassVar[bool] = True
@@ -163,28 +146,28 @@ class Yarn(Master):
         return f"{self.url}, queue {conf.get('spark.yarn.queue', 'default')}"
 
     def check_memory(self, conf: Mapping[str, str], node: NodeMemory) -> None:
-        """Looks at the overhead: YARN ends a container that takes more than it has asked for."""
+        """Checks the overhead: YARN ends a container that takes more than it has asked for."""
         check_overhead(conf, node)
 
     def has_executor(self, container: str, log: str) -> bool:
-        """Whether it is in the container, whose id stands in the address of its log."""
+        """Whether it is in the container, whose id is in the address of its log."""
         return bool(container) and container in log
 
     def executors(self, config: JobConfig) -> int:
-        """Returns one, the fewest that Spark starts with, where the driver asks for the others later."""
+        """Returns one, the fewest that Spark starts with, if the driver asks for the others later."""
         return executors_at_first(config)
 
     def settings(self, config: JobConfig, *, trains: bool) -> dict[str, str]:
-        """Returns memory, queue, attempts and losses, and what closes network and disks."""
+        """Returns memory, queue, attempts and losses, and the protection of network and disks."""
         return yarn_settings(config, trains=trains)
 
     def check_security(self, config: JobConfig) -> None:
-        """Compares `security.tls` with what a submission sets."""
+        """Compares `security.tls` with a submission's settings."""
         check_encryption({**protection(config), **config.submit.conf}, config.security.tls)
 
 
 def master_of(url: str) -> Master:
-    """Returns the master at an address, as Spark is given it."""
+    """Returns the master for Spark's master URL."""
     if _LOCAL.match(url):
         return Local(url)
     if _LOCAL_CLUSTER.match(url):

@@ -1,8 +1,8 @@
-"""What stands in place of TensorFlowOnSpark's reservation server while its `TFCluster` reserves executors for a run.
+"""The replacement of TensorFlowOnSpark's reservation server while its `TFCluster` reserves executors for a run.
 
-The package's own listens on all interfaces and unpickles whatever comes, from whomever: it runs the code of anybody who
-reaches its port. Here nodes call the run's control server instead, as everything of the run does: with its secret, in
-JSON, over mutual TLS or a unix socket.
+The package's own listens on all interfaces and unpickles every message from anybody: it runs the code of all who reach
+its port. Here nodes call the run's control server instead, as everything of the run does: with its secret, in JSON,
+over mutual TLS or a unix socket.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Reservations:
     """The nodes of one cluster of the package's, as they come; thread-safe."""
 
     def __init__(self, count: int) -> None:
-        """Expects so many."""
+        """Expects `count` nodes."""
         self._count = count
         self._changed = threading.Condition()
         self._nodes: dict[int, ReservedNode] = {}
@@ -48,7 +48,7 @@ class Reservations:
         """Returns the nodes once all have come.
 
         Args:
-            status: Has an "error" where the package's job has failed.
+            status: Has an "error" if the package's job has failed.
 
         Raises:
             NodeLostError: it has.
@@ -66,7 +66,7 @@ class Reservations:
 
 
 class ReservationServer:
-    """Has what `tensorflowonspark.TFCluster` asks of its `reservation.Server`; listens at nothing of its own.
+    """The part of `reservation.Server` that `tensorflowonspark.TFCluster` uses; does not listen itself.
 
     Attributes:
         done: Whether a node has asked all to stop, which none of ours does.
@@ -75,16 +75,16 @@ class ReservationServer:
     done = False
 
     def __init__(self, reservations: Reservations, access: ControlAccess) -> None:
-        """See `Reservations`; nodes reach them as `access` says."""
+        """See `Reservations`; nodes reach them by `access`."""
         self._reservations = reservations
         self._access = access
 
     def start(self) -> ControlAccess:
-        """Returns what the package carries to its nodes, for their client."""
+        """Returns the access that the package carries to its nodes, for their client."""
         return self._access
 
     def await_reservations(self, sc: Any, status: Mapping[str, Any], timeout: float) -> list[dict[str, Any]]:
-        """Returns the nodes, as the package knows them. Raises what `Reservations.wait` does."""
+        """Returns the nodes, as the package knows them. Raises as `Reservations.wait`."""
         del sc
         return [reservation_of(node) for node in self._reservations.wait(status, timeout)]
 
@@ -93,9 +93,9 @@ class ReservationServer:
 
 
 def reserving(cluster: Any, node: Any, reservations: Reservations, access: ControlAccess) -> Callable[..., Any]:
-    """Returns the package's `TFCluster.run`, which takes our server and client for its own.
+    """Returns the package's `TFCluster.run`, which uses our server and client.
 
-    They are bound in copies of the package's functions: whoever else uses the package in this process is left alone.
+    They are bound in copies of the package's functions: other users of the package in this process are not affected.
 
     Args:
         cluster: The module `tensorflowonspark.TFCluster`.
@@ -108,7 +108,7 @@ def reserving(cluster: Any, node: Any, reservations: Reservations, access: Contr
 
 
 def _bound(function: Any, **names: Any) -> Callable[..., Any]:
-    """Returns a copy of a function, and so of those defined in it, that sees other things under some global names."""
+    """Returns a copy of a function, and so of those defined in it, with other values for some global names."""
     found = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__)
     found.__defaults__, found.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
     found.__qualname__, found.__module__ = function.__qualname__, function.__module__

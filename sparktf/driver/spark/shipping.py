@@ -15,13 +15,13 @@ from sparktf.executor.trainer_process import CODE
 
 
 def ship_code(spark: SparkSession, modules: Mapping[str, str], folder: Path | None) -> None:
-    """Sends the user's modules, with what lies beside them, to all executors, for every later task.
+    """Sends the user's modules, with the files beside them, to all executors, for every later task.
 
     They unpack it into a folder that Python imports from: a module finds its data files by its own `__file__`, in
-    trainers and in Spark's functions. Nothing is sent that was sent last.
+    trainers and in Spark's functions. Unchanged code is not sent again.
 
     Args:
-        modules: Key -> module, see `JobConfig.modules`; `folder` is where they are looked for first.
+        modules: Key -> module, see `JobConfig.modules`; `folder` is searched for them first.
     """
     files = code_files(modules, search_path(folder))
     if not files:
@@ -42,7 +42,7 @@ def ship_code(spark: SparkSession, modules: Mapping[str, str], folder: Path | No
 
 
 def code_places(spark: SparkSession) -> list[str]:
-    """Returns where shipped code lies on the driver's host, the newest first."""
+    """Returns the folders of shipped code on the driver's host, the newest first."""
     context: Any = spark.sparkContext
     root = Path(SparkFiles.getRootDirectory())
     return [str(root / name) for name in reversed(context._python_includes) if name.startswith(CODE)]

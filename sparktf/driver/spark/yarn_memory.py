@@ -4,7 +4,7 @@
     overhead           = Spark's own max(384, 10 % of executor memory) + PYTHON_WORKER_MIB a core + one trainer
     driver container   = driver memory + Spark's own max(384, 10 % of driver memory) + PYTHON_DRIVER_MIB
 
-A JVM's heap is bounded by its own memory setting; whatever else runs in the container lives in the overhead.
+A JVM's heap is bounded by its own memory setting; everything else in the container counts as overhead.
 """
 
 from __future__ import annotations
@@ -28,26 +28,19 @@ _UNITS_MIB = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0**2, "p": 1024.0*
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """What one container is asked for.
+    """The memory requested for one container."""
 
-    Attributes:
-        what: For people: "executor" or "driver".
-        heap_mib: The JVM's heap.
-        overhead_mib: Everything else.
-        settings: What to lower, for a smaller one.
-    """
-
-    what: str
-    heap_mib: int
-    overhead_mib: int
-    settings: str
+    what: str  # For people: "executor" or "driver"
+    heap_mib: int  # The JVM's heap
+    overhead_mib: int  # Everything else
+    settings: str  # The settings to lower for a smaller one
 
     @property
     def mib(self) -> int:
         return self.heap_mib + self.overhead_mib
 
     def allocated_mib(self, step_mib: int) -> int:
-        """Returns what YARN sets aside: a multiple of its minimum allocation."""
+        """Returns the memory that YARN allocates: a multiple of its minimum allocation."""
         return -(-self.mib // step_mib) * step_mib
 
 
@@ -87,10 +80,10 @@ def check_fits(container: Container, largest_mib: int, source: str) -> None:
     """Refuses a container that YARN would never give.
 
     Args:
-        largest_mib: YARN's maximum allocation; `source` says for people where it was found.
+        largest_mib: YARN's maximum allocation; `source` is where it was found, for people.
 
     Raises:
-        PreflightError: naming what to lower and YARN's setting.
+        PreflightError: naming the settings to lower and YARN's setting.
     """
     if container.mib <= largest_mib:
         return
@@ -109,7 +102,7 @@ def check_overhead(conf: Mapping[str, str], node: NodeMemory) -> None:
         node: Of the gang's largest process.
 
     Raises:
-        PreflightError: with the setting that would do.
+        PreflightError: with the setting that would suffice.
     """
     heap_mib = parse_mib(conf.get("spark.executor.memory", "1g"), "spark.executor.memory")
     asked = conf.get("spark.executor.memoryOverhead")

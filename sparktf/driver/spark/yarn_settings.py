@@ -1,4 +1,4 @@
-"""What a submission asks of YARN: executors, containers, and the settings of Spark's that go with them."""
+"""A submission's requests to YARN: executors, containers, and the Spark settings that go with them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from sparktf.driver.spark.yarn_memory import Container, driver_container, execut
 from sparktf.knobs import KNOBS
 
 LOSSES = 32
-"""So often a node may be lost while its attempt goes on, before Spark gives up all of them: each time, its agent's task
-fails. Spark's own number is 4. Whatever fails in `prepare` on the executors is tried as often, so it is not more."""
+"""Losses of a node while its attempt goes on before Spark gives up all nodes: each time, its agent's task fails.
+Spark's own number is 4. Tasks of `prepare` are retried as often, so it is not more."""
 
 _LOST_OF_NODE = 2
-"""So many lost executors for each node Spark allows an application by itself, and 3 at least."""
+"""Lost executors for each node that Spark by itself allows an application, and 3 at least."""
 
 
 def executors_at_first(config: JobConfig) -> int:
     """Returns how many executors the application starts with: one for each node.
 
-    Only one, the fewest that Spark starts with, where the driver asks for the others at the hosts of the data, which
-    it does not know before, or once the data is there.
+    Only one, the fewest that Spark starts with, if the driver asks for the others later: at the hosts of the data,
+    which are not known before, or once the data is there.
     """
     asks_later = config.cluster.placement == "data" or config.data.ready is not None
     return 1 if asks_later else config.cluster.nodes
 
 
 def containers(config: JobConfig) -> tuple[Container, ...]:
-    """Returns the containers that YARN is asked for, one of each kind."""
+    """Returns the containers requested from YARN, one of each kind."""
     submit = config.submit
     found = [_executor(config)]
     if submit.deploy_mode == "cluster":
@@ -35,11 +35,7 @@ def containers(config: JobConfig) -> tuple[Container, ...]:
 
 
 def yarn_settings(config: JobConfig, *, trains: bool) -> dict[str, str]:
-    """Returns the settings of Spark's that YARN needs besides those of all masters.
-
-    Args:
-        trains: Whether the job holds a gang, of which executors may be lost.
-    """
+    """Returns the Spark settings that only YARN needs; if the job `trains`, executors of its gang may be lost."""
     submit = config.submit
     overheads = {"spark.executor.memoryOverhead": _executor(config).overhead_mib}
     # On this machine, a second ApplicationMaster would wait in vain for a driver that has failed.
@@ -70,7 +66,7 @@ def _losses(config: JobConfig) -> dict[str, str]:
 
 
 def protection(config: JobConfig) -> dict[str, str]:
-    """Returns what closes Spark's network and disks; YARN brings the application's secret to its containers itself."""
+    """Returns settings that protect Spark's network and disks; YARN distributes the application's secret itself."""
     if config.submit.conf.get(AUTHENTICATE, "").lower() == "false":
         return {}  # Spark encrypts nothing without it, and refuses to be asked
     return {

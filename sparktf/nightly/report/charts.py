@@ -146,11 +146,7 @@ def rates(attempt: SeenAttempt, node: str) -> tuple[list[float], list[float]]:
 
 
 def shares(pen: Pen, parts: Sequence[MarkedBar], unit: str, named: tuple[str, str], label: str) -> str | None:
-    """Draws bars with a marked part.
-
-    Args:
-        named: Names of the part and of the rest.
-    """
+    """Draws bars with a marked part; `named` are the names of the part and of the rest."""
     known = [share for share in parts if share.whole > 0][:_ROWS]
     if not known:
         return None

@@ -48,11 +48,7 @@ class Pen:
         return Figure(figsize=(WIDTH_IN, height_in), layout="tight", dpi=72).add_subplot()
 
     def svg(self, axes: Axes, label: str) -> str:
-        """Returns a drawing as an element of a page.
-
-        Args:
-            label: Its description for people who cannot see it.
-        """
+        """Returns a drawing as an element of a page; `label` describes it for people who cannot see it."""
         from matplotlib import rcParams  # noqa: PLC0415
         from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
 
@@ -84,10 +80,7 @@ def as_element(drawn: str, label: str) -> str:
 
 @contextmanager
 def styled() -> Iterator[Pen]:
-    """Draws in the page's style, independent of the process's.
-
-    matplotlib is imported here: that takes half a second.
-    """
+    """Draws in a page's style, not the process's. Imports matplotlib, which takes half a second, only here."""
     import matplotlib  # noqa: PLC0415
 
     with matplotlib.rc_context(_STYLE):

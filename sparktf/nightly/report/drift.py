@@ -184,11 +184,7 @@ def _shown(value: Value) -> str:
 
 
 def shared_edges(spreads: list[Spread]) -> Floats:
-    """Returns the edges of bins over some spreads, without their outermost hundredths: float64 [n + 1].
-
-    Args:
-        spreads: With a number each, at least.
-    """
+    """Returns edges of bins over nonempty spreads, without their outermost hundredths: float64 [n + 1]."""
     points = np.array([point for spread in spreads for point in _inner(spread)])
     low, high = float(points.min()), float(points.max())
     if not high > low:

@@ -89,11 +89,7 @@ def write_index(storage: Storage, root: str, name: str, now_s: float) -> None:
 
 
 def indexed_runs(storage: Storage, root: str, name: str) -> IndexedRuns:
-    """Returns the runs of a name.
-
-    Raises:
-        StorageError: the storage failed.
-    """
+    """Returns the runs of a name. Raises `StorageError`."""
     folder = f"{root.rstrip('/')}/{name}"
     ids = _ids(storage, folder)
 

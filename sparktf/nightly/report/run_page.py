@@ -38,11 +38,7 @@ _SECTIONS = {
 
 
 def run_page(run: StoredRun, now_s: float) -> bytes:
-    """Returns the page of a run, as self-contained HTML.
-
-    Args:
-        now_s: Seconds since 1970; the attempt of a run under way is drawn until then.
-    """
+    """Returns the page of a run, as self-contained HTML; draws an attempt under way until `now_s`, since 1970."""
     result, told = run.result, run.told
     with styled() as pen:
         views: dict[str, Any] = {
@@ -193,7 +189,6 @@ def _seen(run: StoredRun) -> Sequence[MetricsSeen]:
 
 
 def _last(seen: Sequence[MetricsSeen]) -> Mapping[str, Mapping[str, float]]:
-    """Returns the last reported metrics of each stream."""
     return {each.stream.value: each.values for each in sorted(seen, key=lambda each: each.step)}
 
 

@@ -163,11 +163,7 @@ class HdfsStorage(Storage):
         return HdfsStream(nbytes, native, partial(self._read_slowly, plain), self._give_up_native)
 
     def _read_slowly(self, plain: str, offset: int, into: memoryview) -> None:
-        """Fills a buffer by WebHDFS, continuing at another DataNode if one fails.
-
-        Raises:
-            StorageError: it cannot be read within the deadline.
-        """
+        """Fills a buffer by WebHDFS, at another DataNode if one fails. Raises `StorageError` after the deadline."""
         done, avoided = 0, Avoided()
         trouble = Trouble(self._timeouts.deadline_s)
         for attempt in trouble.attempts():
@@ -274,7 +270,6 @@ class HdfsStorage(Storage):
     # ---- paths and patience ----
 
     def _plain(self, path: str) -> str:
-        """Returns the path within the cluster."""
         plain = path.removeprefix(self._cluster).rstrip("/")
         return plain or "/"
 

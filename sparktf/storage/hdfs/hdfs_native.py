@@ -25,7 +25,7 @@ class WatchedCall(Generic[_T]):
 
     Attributes:
         progress: Grows while the call progresses.
-        abandoned: The caller does not wait any more.
+        abandoned: The caller no longer waits.
     """
 
     def __init__(self, function: Callable[[WatchedCall[_T]], _T]) -> None:
@@ -46,7 +46,7 @@ class WatchedCall(Generic[_T]):
             self._done.set()
 
     def wait(self, stall_s: float) -> _T:
-        """Returns the result, or raises what the call raised.
+        """Returns the result, or raises the call's error.
 
         Raises:
             StalledError: there was no progress for `stall_s`; the call is abandoned.

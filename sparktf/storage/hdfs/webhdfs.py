@@ -34,19 +34,13 @@ _OCTETS = {"content-type": "application/octet-stream"}
 
 
 class Status(NamedTuple):
-    """A file or folder as the NameNode describes it.
+    """A file or folder as the NameNode describes it."""
 
-    Attributes:
-        name: Name in its folder; "" for the requested path itself.
-        inode: Constant through renames; None if the server does not tell it (HttpFS).
-        modified_ms: See `FileEntry`.
-    """
-
-    name: str
+    name: str  # Name in its folder; "" for the requested path itself
     nbytes: int
     is_dir: bool
-    inode: int | None
-    modified_ms: int
+    inode: int | None  # Constant through renames; None if the server does not tell it (HttpFS)
+    modified_ms: int  # See `FileEntry`
 
 
 class Avoided:

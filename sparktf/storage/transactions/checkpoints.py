@@ -8,7 +8,7 @@ upload files into a staging folder (`upload_folder`); the driver alone commits, 
       -- rename -->  step-<12 digits>/                       visible, whole
 
 One committer, one fence (`sparktf.storage.transactions.fence`): a cut-off committer's next rename fails, wherever it
-had got to; what a late trainer still uploads lies in `_tmp` and is never looked at. Readers skip names with "_" first.
+had got to; late uploads of a trainer stay in `_tmp` and are never looked at. Readers skip names with "_" first.
 """
 
 from __future__ import annotations
@@ -60,32 +60,23 @@ class FileManifest(Message):
         return files
 
     def belongs_in(self, folder: str) -> bool:
-        """Whether a folder of this name is where the manifest may lie."""
+        """Whether the manifest may be in a folder of this name."""
         return True
 
 
 class Manifest(FileManifest):
-    """The description of a checkpoint.
-
-    Attributes:
-        cursor: Position in the train stream.
-        rows_trained: Rows trained over the run up to this step, in all epochs.
-        keras: Which Keras wrote it.
-        versions: Package -> version.
-        created: ISO 8601.
-        extra: JSON-able, for the caller.
-    """
+    """The description of a checkpoint."""
 
     step: int = Field(ge=0, lt=10**12)
     epoch: int
-    cursor: Cursor
-    rows_trained: int
+    cursor: Cursor  # Position in the train stream
+    rows_trained: int  # Rows trained over the run up to this step, in all epochs
     config_hash: str
     plan_hash: str
-    keras: Flavour
-    versions: dict[str, str]
-    created: str
-    extra: dict[str, Any] = {}
+    keras: Flavour  # The Keras that wrote it
+    versions: dict[str, str]  # Package -> version
+    created: str  # ISO 8601
+    extra: dict[str, Any] = {}  # JSON-able, for the caller
 
     def belongs_in(self, folder: str) -> bool:
         return checkpoint_step(folder) == self.step
@@ -97,11 +88,11 @@ _M = TypeVar("_M", bound=FileManifest)
 def upload_folder(storage: Storage, local: Path, target: str) -> tuple[StagedFile, ...]:
     """Uploads all files below a local folder, as a trainer does; returns them sorted by name.
 
-    The checksums are of the local files, so that a commit sees what went wrong on the way.
+    The checksums are of the local files, so that a commit detects errors of the upload.
 
     Raises:
         StorageNotFoundError: `local` is not a folder.
-        StorageError: a file could not be uploaded; what is there stays for the fence to sweep.
+        StorageError: a file could not be uploaded; the fence sweeps the others.
     """
     if not local.is_dir():
         raise StorageNotFoundError(f"cannot upload {local}: not a folder")
@@ -145,7 +136,7 @@ def read_manifest(storage: Storage, folder: str, kind: type[_M]) -> _M:
 
 
 def parse_manifest(storage: Storage, folder: str, kind: type[_M]) -> _M:
-    """Returns the manifest of a published folder; whether the files are as it says is not looked at.
+    """Returns the manifest of a published folder, without a check of the files.
 
     Raises:
         TornCheckpointError: it is missing, does not parse or does not belong there.
@@ -168,7 +159,7 @@ class CheckpointStore:
     """The checkpoints of one run. Reading needs no fence; `commit` and `publish` are for the driver, in one thread.
 
     Attributes:
-        fence: Through which it commits, once it is acquired.
+        fence: Used for commits, once it is acquired.
     """
 
     def __init__(
@@ -184,10 +175,10 @@ class CheckpointStore:
         """Opens the store; touches nothing.
 
         Args:
-            keep: How many checkpoints stay, at least 1.
+            keep: The number of checkpoints that stay, at least 1.
             fence: Default: one of its own.
-            on_torn: Told of each checkpoint that is skipped or replaced because it is torn. Default: the log.
-            on_not_pruned: Told when old checkpoints could not be removed. Default: the log.
+            on_torn: Called for each torn checkpoint that is skipped or replaced. Default: the log.
+            on_not_pruned: Called when old checkpoints could not be removed. Default: the log.
 
         Raises:
             ValueError: `keep` is less than 1.
@@ -215,7 +206,7 @@ class CheckpointStore:
 
         Args:
             best: Step of a checkpoint that stays beside the newest ones.
-            release: Returns which of the checkpoints at some steps, all that are too old, may be removed now.
+            release: Returns which of these outdated steps' checkpoints may be removed now.
 
         Raises:
             LifecycleError: the fence was not acquired.
@@ -232,9 +223,9 @@ class CheckpointStore:
     def prune(
         self, committed: int, *, best: int | None = None, release: Callable[[Sequence[int]], Sequence[int]] = tuple
     ) -> None:
-        """Removes checkpoints that are too old beside the one at a step; see `commit`.
+        """Removes checkpoints that are outdated after the one at `committed`; see `commit`.
 
-        Those that cannot be removed are reported: the commit stands whatever becomes of them, and the next tries again.
+        Those that cannot be removed are reported: the commit stands in any case, and the next one tries again.
         """
         try:
             self._prune(committed, best, release)
@@ -244,7 +235,7 @@ class CheckpointStore:
     def commit_model(self, files: Sequence[StagedFile], staged: str, target: str) -> None:
         """Makes a staged folder appear as `target` (a model), whole, with a `FileManifest` beside the files.
 
-        What is there, of a submission that was cut off before its result, goes only when the new one is verified.
+        An earlier model, of a submission cut off before its result, is removed only after the new one is verified.
 
         Raises:
             LifecycleError: the fence was not acquired.
@@ -256,11 +247,7 @@ class CheckpointStore:
         self._commit_folder(FileManifest(files=tuple(files)), staged, target, self.fence.replace)
 
     def list(self) -> tuple[int, ...]:
-        """Returns the steps that have a checkpoint folder, oldest first; whether they are whole is not looked at.
-
-        Raises:
-            StorageError: the storage failed.
-        """
+        """Returns the steps that have a checkpoint folder, whole or not, oldest first. Raises `StorageError`."""
         return steps_in(self._storage, self._rundir.checkpoints)
 
     def latest(self) -> tuple[Manifest, str] | None:
@@ -319,7 +306,7 @@ class CheckpointStore:
             self._storage.rename(held, target)
 
     def _remove_if_torn(self, target: str, kind: type[FileManifest]) -> None:
-        """Removes a folder that is not whole; one that is stays, and makes the rename that follows fail."""
+        """Removes a torn folder; a whole one stays, and makes the rename that follows fail."""
         try:
             read_manifest(self._storage, target, kind)
         except TornCheckpointError as error:
@@ -333,7 +320,7 @@ class CheckpointStore:
             self._remove(self._rundir.checkpoint(step))
 
     def _remove(self, folder: str) -> None:
-        """Removes a folder from sight in one step, so that no reader sees half of it, then deletes it."""
+        """Hides a folder in one step, so that no reader sees half of it, then deletes it."""
         if (removed := self.fence.take_in(folder)) is not None:
             self._storage.delete(removed)
 

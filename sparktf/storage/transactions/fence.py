@@ -1,9 +1,9 @@
-"""Who may write to a run: of all that were ever submitted under its id, the one whose fence stands.
+"""Decides who may write to a run: of all submissions under its id, the one whose fence stands.
 
-A fence is the `Passage` of one driver, a folder `_commit-<attempt>-<term>-<nonce>/` in the run directory. Whoever takes
-the run swaps its head first (`sparktf.storage.transactions.ownership`), which gives it a term, then makes a fence, and
-then moves all others away, but none of a newer term: then it is the older one itself. So a fence whose term is over
-refuses by itself, as soon as its owner knows, and fails at its next rename, whether it knows or not.
+A fence is the `Passage` of one driver, a folder `_commit-<attempt>-<term>-<nonce>/` in the run directory. A driver that
+takes the run first swaps its head (`sparktf.storage.transactions.ownership`), which gives it a term, then makes a
+fence, and then moves all others away, but none of a newer term: then its own is the older one. So a fence whose term is
+over refuses by itself, as soon as its owner knows, and otherwise fails at its next rename.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FENCE = re.compile(r"^_commit-(\d+)-(\d+)-")
 
 
 class Fence(Passage):
-    """One driver's fence around one run; for one thread. What `Passage` raises where it is gone is `FencedOffError`.
+    """One driver's fence around one run; for one thread. Its error for a lost passage is `FencedOffError`.
 
     Attributes:
         lost: A newer committer was found to own the run.
@@ -44,7 +44,7 @@ class Fence(Passage):
 
         Args:
             hasty: See `Passage`.
-            owner: Whose fence it is. Default: nobody's, so that any owner's may move it away.
+            owner: Its owner. Default: nobody, so that any owner may move it away.
         """
         # Not below `checkpoints`: a quota of that folder must not keep the result from being written.
         super().__init__(storage, rundir.path, hasty)
@@ -55,7 +55,7 @@ class Fence(Passage):
     def last_attempt(self) -> int:
         """Returns the highest attempt that fenced and did not release, as one of a killed driver; 0 if there is none.
 
-        A resumed run's attempts count on from it: else they would stage to paths that a trainer not yet dead may use.
+        A resumed run counts on from it: else it would stage to paths that a trainer not yet dead may use.
 
         Raises:
             StorageError: the storage failed.
@@ -76,7 +76,8 @@ class Fence(Passage):
             number = swept
 
     def acquire(self, attempt: int) -> int:
-        """Makes this driver the run's only committer, before an attempt begins; sweeps what older attempts staged.
+        """Makes this driver the run's only committer, before an attempt begins; sweeps folders staged by older
+        attempts.
 
         A driver that holds a fence moves it on to its next attempt: one whose fence is gone cannot take the run back.
 
@@ -109,9 +110,9 @@ class Fence(Passage):
         return max((_attempt_and_term(name)[0] for name, _ in swept), default=0)
 
     def claim(self) -> bool:
-        """Makes a fence that moves no other away; returns False, and has none, where somebody has one already.
+        """Makes a fence that moves no other away; returns False, and makes none, if there is one already.
 
-        For what a driver leaves that never came to an attempt. Whoever takes the run later moves the claim away too.
+        For the result of a driver without an attempt. The next owner of the run moves the claim away too.
 
         Raises:
             StorageError: the storage failed.
@@ -140,12 +141,12 @@ class Fence(Passage):
             yield path
 
     def check_owner(self) -> None:
-        """Raises `FencedOffError` where the run is known to have a newer owner; asks nobody."""
+        """Raises `FencedOffError` if the run is known to have a newer owner; does not look for one."""
         if self._owner is not None and self._owner.superseded:
             raise self.lose()
 
     def lose(self) -> FencedOffError:
-        """Notes that the run is another's; returns what a driver ends with whose fence is gone."""
+        """Notes that another driver owns the run; returns the error to raise."""
         self.lost = True
         return FencedOffError(
             f"run {self._rundir.run} belongs to another submission now, which has fenced this one off and goes on from "
@@ -169,7 +170,7 @@ class Fence(Passage):
         raise StorageNotFoundError(f"cannot write {path}: the run is not held")
 
     def tidy(self) -> None:
-        """Removes what is staged, which nobody will commit; does nothing without a fence.
+        """Removes staged folders, which nobody will commit; does nothing without a fence.
 
         Raises:
             FencedOffError: a newer committer owns the run.
@@ -186,7 +187,7 @@ class Fence(Passage):
             self._hasty.delete(aside)
 
     def release(self) -> None:
-        """Ends committing: removes what is staged, and the fence. Does nothing without a fence, or without its folder.
+        """Ends committing: removes staged folders, and the fence. Does nothing without a fence, or without its folder.
 
         Raises:
             StorageError: the storage failed; the next fence sweeps what is left.
@@ -202,7 +203,7 @@ class Fence(Passage):
             self._path = None
 
     def give_up(self) -> None:
-        """Leaves the run to another submission, which has ended it: from now on this driver writes nothing."""
+        """Leaves the run to another submission, which has ended it: this driver writes nothing from now on."""
         path, self._path = self._path, None
         self.lost = True
         if path is not None:
@@ -216,7 +217,7 @@ class Fence(Passage):
         return 0 if self._owner is None else self._owner.number
 
     def _sweep(self) -> list[tuple[str, str]]:
-        """Moves every other committer's fence and what is staged out of their reach; returns what, and where to."""
+        """Moves other committers' fences and staged folders out of their reach; returns their names and new paths."""
         names = self._names(self._parent)
         if any(_attempt_and_term(name)[1] > self._term for name in names):
             raise self.lose()
@@ -230,9 +231,9 @@ class Fence(Passage):
 
 
 class FenceWatch:
-    """Looks now and then whether a fence still stands, so that a driver whose run is another's trains no further.
+    """Looks now and then whether a fence still stands, so that a driver that has lost its run stops training.
 
-    It only spares work: what is written goes through the fence all the same.
+    It only saves work: all writes go through the fence anyway.
     """
 
     def __init__(self, fence: Fence, clock: Clock) -> None:

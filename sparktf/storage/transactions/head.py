@@ -1,9 +1,9 @@
 """A small content that several processes change: each change applies to the edition its maker has read, or not at all.
 
 This is optimistic concurrency control by put-if-absent of numbered editions, as in the log of Delta Lake: a
-compare-and-swap register on a file system. Nobody takes a lock. A process reads the newest edition, decides what
-follows, and puts that under the next number, by the one operation of a storage that refuses a name which is taken. Of
-all processes that swap the same edition one succeeds; to the others the head has moved, and their decision is void.
+compare-and-swap register on a file system. Nobody takes a lock. A process reads the newest edition, decides on the next
+one, and puts that under the next number, by the one operation of a storage that refuses a name which is taken. Of all
+processes that swap the same edition one succeeds; to the others the head has moved, and their decision is void.
 
 - The newest edition counts. Each is whole from the moment it is seen: it is made under another name.
 - The number is a fencing token. A process that was frozen between read and put may find that its number was used,
@@ -37,19 +37,14 @@ _BEGUN = re.compile(rf"^{_NEW}(\d{{6,}})-")
 
 
 class HeadMovedError(Exception):
-    """The edition that was read is not the newest any more: read again."""
+    """The edition that was read is no longer the newest: read again."""
 
 
 class Edition(NamedTuple):
-    """A numbered content of a head.
+    """A numbered content of a head."""
 
-    Attributes:
-        number: From 1 on; 0 before the first one.
-        content: Empty if it is lost.
-    """
-
-    number: int = 0
-    content: bytes = b""
+    number: int = 0  # From 1 on; 0 before the first one
+    content: bytes = b""  # Empty if it is lost
 
 
 class Head(Protocol):
@@ -59,7 +54,7 @@ class Head(Protocol):
         """Returns the path below which the files of an edition lie."""
 
     def newest(self) -> int:
-        """Returns the number of the newest edition, which costs less than to read it. Raises `StorageError`."""
+        """Returns the number of the newest edition, which costs less than reading it. Raises `StorageError`."""
 
     def read(self) -> Edition:
         """Returns the newest edition. Raises `StorageError`."""
@@ -68,7 +63,7 @@ class Head(Protocol):
         """Puts the edition that follows the one that was read; returns it.
 
         Args:
-            content: One that no other process swaps in.
+            content: Unique to this swap.
 
         Raises:
             HeadMovedError: another edition follows it, or follows this one already.
@@ -91,10 +86,10 @@ class FolderHead:
         """Touches nothing.
 
         Args:
-            folder: Where the editions lie, and nothing else.
+            folder: For the editions alone.
             file: Name of the file that holds the content.
             beside: Other files that an edition has from the moment it is seen; its maker may rewrite them.
-            hasty: The same storage, without patience: for deleting old editions, which the next swap would do as well.
+            hasty: The same storage, without retries: for deleting old editions, which the next swap would do as well.
         """
         self._storage = storage
         self._folder = folder
@@ -149,7 +144,7 @@ class FolderHead:
             raise HeadMovedError
 
     def _is_there(self, edition: Edition) -> bool:
-        """Whether an edition was put although the storage said that it failed. Raises `StorageError`."""
+        """Whether an edition was put although the storage reported a failure. Raises `StorageError`."""
         try:
             return self._content(edition.number) == edition.content
         except StorageNotFoundError:
@@ -159,7 +154,7 @@ class FolderHead:
         return self._storage.read_bytes(f"{self.path(number)}/{self._file}")
 
     def _prune(self, newest: int) -> None:
-        """Deletes older editions, and what others have begun to put under a number that is taken."""
+        """Deletes older editions, and unfinished puts of others under a number that is taken."""
         with suppress(StorageError):
             for name in self._names(self._hasty):
                 begun = _BEGUN.match(name)

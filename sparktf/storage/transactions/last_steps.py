@@ -1,12 +1,12 @@
 """The steps that follow the result of a run: each may be done twice, and the remaining ones are recorded.
 
 With its result a run is decided; its row of the history, its report, MLflow and `output.on_end` come after that. Before
-the result is written, `last_steps.json` says which steps will follow it, and after each step which ones are left: none,
-once all is done. A driver that is killed in between leaves a result with steps that are left. Whoever is told to run
+the result is written, `last_steps.json` names the steps that will follow it, and after each step the remaining ones:
+none, once all are done. A driver that is killed in between leaves a result with remaining steps. The next submission of
 the same id then does these before it repeats the verdict, as the run's owner, so that no two do them side by side.
 
-A step is done again where a driver was killed between its last moment and the one call that records it: what it writes
-is the same, and a command of `output.on_end` runs once more.
+A step is repeated if a driver was killed between the step's end and the call that records it: it writes the same again,
+and a command of `output.on_end` runs once more.
 """
 
 from __future__ import annotations
@@ -29,28 +29,23 @@ _log = log_of(__name__)
 
 
 class StepsLeft(Message):
-    """The record.
+    """The record."""
 
-    Attributes:
-        result: SHA-256 of the result.json that the steps follow: the record says nothing of any other.
-        steps: Those that are left, in their order.
-    """
-
-    result: str
-    steps: tuple[str, ...]
+    result: str  # SHA-256 of the result.json that the steps follow
+    steps: tuple[str, ...]  # The remaining ones, in order
 
 
 class LastSteps:
     """The steps that follow one run's result."""
 
     def __init__(self, storage: Storage, rundir: RunDirectory, fence: Fence) -> None:
-        """Touches nothing. `fence`: through which the record is written."""
+        """Touches nothing. `fence` writes the record."""
         self._storage = storage
         self._rundir = rundir
         self._fence = fence
 
     def announce(self, content: bytes, steps: Sequence[str]) -> None:
-        """Says which steps will follow a result, before that is written. Of none nothing need be said.
+        """Records the steps that will follow a result, before that is written; without steps, nothing.
 
         Raises:
             FencedOffError: the run belongs to another submission.
@@ -61,11 +56,7 @@ class LastSteps:
             self._fence.put(self._rundir.last_steps, _content(record))
 
     def left(self) -> tuple[str, ...]:
-        """Returns the steps that are left of the result which is there; none where no record speaks of it.
-
-        Raises:
-            StorageError: the storage failed.
-        """
+        """Returns the remaining steps of the present result; none without a record of it. Raises `StorageError`."""
         record = self._record()
         if record is None or not record.steps:
             return ()
@@ -76,9 +67,9 @@ class LastSteps:
         return record.steps if is_its_result else ()
 
     def do(self, step: Callable[[str], None], say: Callable[[str], None]) -> None:
-        """Does what is left, and records each step as done in one call.
+        """Does the remaining steps, and records each as done in one call.
 
-        What the storage does not record is left for the next submission of the run.
+        Steps that the storage does not record remain for the next submission of the run.
 
         Args:
             step: Does the step of a name. Raises nothing.
@@ -89,7 +80,7 @@ class LastSteps:
                 return
             for name in self.left():
                 record = record.model_copy(update={"steps": record.steps[1:]})
-                # Written before, and only put in its place after: whoever is killed in between leaves the step.
+                # Written before, and only put in place after: a process killed in between leaves the step.
                 written = self._fence.prepare(self._rundir.last_steps, _content(record))
                 step(name)
                 self._fence.show(written, self._rundir.last_steps)
@@ -103,7 +94,7 @@ class LastSteps:
 
 
 def recorded_steps(storage: Storage, rundir: RunDirectory) -> StepsLeft | None:
-    """Returns the record; None where there is none that this version has written. Raises `StorageError`."""
+    """Returns the record; None without one of this version. Raises `StorageError`."""
     with suppress(StorageNotFoundError):
         content = storage.read_bytes(rundir.last_steps)
         try:

@@ -1,7 +1,7 @@
-"""Leftovers: a killed process leaves the folders and files that it had staged.
+"""Leftovers: the folders and files staged by a killed process.
 
-Whoever stages gives its folder a name of its own, `staged_name`, which nobody else makes. What has such a name, and has
-not been touched for a day, has no writer any more: `sweep` deletes it, whatever day or run it was for.
+A process gives each staged folder a unique name, `staged_name`. One with such a name that was not touched for a day has
+no writer any more: `sweep` deletes it, for whatever day or run it was.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from sparktf.errors import StorageError, StorageNotFoundError
 from sparktf.storage.base import FileEntry, Storage, name_of
 
 LEFT_S = 86_400.0
-"""What nobody has touched for so long was left by a process that is dead."""
+"""Time untouched after which a file counts as left by a dead process."""
 
 _NONCE_NBYTES = 4
 NONCE = rf"[0-9a-f]{{{2 * _NONCE_NBYTES}}}"
-"""How a name ends that only one process stages under."""
+"""The unique end of a staged name."""
 
 
 def staged_name(prefix: str, of: str = "", suffix: str = "") -> str:
     """Returns a new name to stage under.
 
     Args:
-        prefix: Of its kind, as "_staged-". It begins with "_", so that Spark and Hive pass it over.
-        of: What people shall read in it: a run's id, a day.
+        prefix: Of its kind, as "_staged-". It begins with "_", so that Spark and Hive skip it.
+        of: For people: a run's id, a day.
         suffix: Of a file, as ".html".
     """
     return f"{prefix}{of}{'-' if of else ''}{secrets.token_hex(_NONCE_NBYTES)}{suffix}"
@@ -39,21 +39,21 @@ def is_staged_name(name: str, *prefixes: str) -> bool:
 
 
 def discard(storage: Storage, *paths: str) -> None:
-    """Deletes what has no reader any more; what cannot be deleted is left, for a sweep to find."""
+    """Deletes paths without readers; a sweep finds those that cannot be deleted."""
     for path in paths:
         with suppress(StorageError):
             storage.delete(path)
 
 
 def sweep(storage: Storage, folder: str, prefixes: tuple[str, ...], now_s: float) -> tuple[str, ...]:
-    """Deletes what was left in a folder under names of these kinds; returns the paths of what is gone.
+    """Deletes leftovers with names of these kinds in a folder; returns their paths.
 
     Args:
-        folder: It need not be there.
+        folder: May be missing.
         now_s: Seconds since 1970.
 
     Raises:
-        StorageError: the storage failed; what is left is swept another time.
+        StorageError: the storage failed; a later sweep deletes the rest.
     """
     left = tuple(found.path for found in staged(storage, folder, prefixes) if is_left(storage, found, now_s))
     for path in left:
@@ -71,12 +71,12 @@ def staged(storage: Storage, folder: str, prefixes: tuple[str, ...]) -> tuple[Fi
 
 
 def is_left(storage: Storage, entry: FileEntry, now_s: float) -> bool:
-    """Whether nobody has touched a file, or anything in a folder, for `LEFT_S`. Raises `StorageError`."""
+    """Whether no file of an entry was touched for `LEFT_S`. Raises `StorageError`."""
     return all(now_s - found.modified_ms / 1000 > LEFT_S for found in _all(storage, entry))
 
 
 def _all(storage: Storage, entry: FileEntry) -> Iterator[FileEntry]:
-    """Yields an entry, and all that is below it: also what is hidden, as Spark's `_temporary`."""
+    """Yields an entry, and everything below it, including hidden files such as Spark's `_temporary`."""
     yield entry
     if entry.is_dir:
         try:

@@ -1,11 +1,11 @@
-"""Whose a run is: of all that are submitted under its id, one at a time trains it, and the others can tell who.
+"""Ownership of a run: of all submissions under its id, one at a time trains it, and the others can tell which.
 
 A term says who owns the run. It is an edition of the head in the run directory's `owner/` (`terms.head_of`): to take
-the run is one swap, in which one of all that try wins. Its owner rewrites a beat beside it. Whoever wants the run looks
-at the beat of the newest term: one that moves is an owner at work; one that stands still for `timeouts.owner`, by the
-clock of whoever looks, is an owner that is gone, and the next term may be swapped in. No two clocks are compared, and
-no lock is taken away: an owner that was only frozen finds the newer term, and its fence, which bears the number of its
-own, keeps what it still writes out.
+the run is one swap, in which one of all contenders wins. Its owner rewrites a beat beside it. A process that wants the
+run looks at the beat of the newest term: one that moves is an owner at work; one that stands still for
+`timeouts.owner`, by the clock of the process that looks, is an owner that is gone, and the next term may be swapped in.
+No two clocks are compared, and no lock is taken away: an owner that was only frozen finds the newer term, and its
+fence, which has the number of its own term, stops its later writes.
 """
 
 from __future__ import annotations
@@ -30,27 +30,21 @@ from sparktf.told import log_of
 
 _BEATS = 6
 _LOOKS = 12
-"""So often within `timeouts.owner` an owner beats, and whoever wants the run looks."""
+"""Beats of an owner within `timeouts.owner`, and looks of a process that wants the run."""
 
 _BLIND = 0.5
-"""Of `timeouts.owner`: whoever has not looked for longer cannot tell what a beat did meanwhile."""
+"""Of `timeouts.owner`: after a longer time without looks, the beat may have moved unseen."""
 
 _log = log_of(__name__)
 
 
 class Seen(NamedTuple):
-    """A term as it was found by look after look.
-
-    Attributes:
-        since_s: The first look that found it so had ended by then.
-        looked_s: The last one began then.
-        moved: It, or the term before it, was seen to change.
-    """
+    """A term as found by repeated looks."""
 
     term: Term
-    since_s: float
-    looked_s: float
-    moved: bool = False
+    since_s: float  # The first look that found it so had ended by then
+    looked_s: float  # The last one began then
+    moved: bool = False  # It, or the term before it, was seen to change
 
 
 class Step(enum.Enum):
@@ -64,8 +58,8 @@ class Step(enum.Enum):
 def see(before: Seen | None, term: Term, began_s: float, ended_s: float, limit_s: float) -> Seen:
     """Returns the knowledge after another look, which took from `began_s` to `ended_s`.
 
-    Who did not look for long, because it or the storage stood still, begins anew: so may have the owner, and be back,
-    or be gone since.
+    After a long pause without looks, by itself or by the storage, it begins anew: the owner may have paused as well,
+    and be back, or be gone since.
     """
     if before is None or ended_s - before.looked_s > limit_s * _BLIND:
         return Seen(term, ended_s, began_s)
@@ -78,8 +72,8 @@ def next_step(seen: Seen, application: Application, limit_s: float) -> Step:
     """Decides the next step after a look.
 
     Args:
-        application: Of whoever wants the run.
-        limit_s: A beat that stands still for so long is that of an owner that is gone.
+        application: The application that wants the run.
+        limit_s: A beat that stands still for this time means that the owner is gone.
     """
     number, owner, _, released = seen.term
     if number == 0 or released or (owner is not None and _is_followed_by(owner, application)):
@@ -104,8 +98,8 @@ def watch_owner(
 ) -> tuple[Step, Term]:
     """Decides the next step of a process that wants the run; returns it and the newest term, and changes nothing.
 
-    Looks until the owner's beat moves, for no longer than two beats take: one that stands still for so long need not be
-    gone (`Step.LOOK_AGAIN`), and whoever wants the run watches it for `limit_s`.
+    Looks until the owner's beat moves, for at most the time of two beats. A beat that stands still longer does not
+    prove that the owner is gone (`Step.LOOK_AGAIN`): the process then watches it for `limit_s`.
 
     Raises:
         StorageError: the storage failed.
@@ -132,7 +126,7 @@ class Ownership:
     """One driver's ownership of one run. `acquire` and `release` are for one thread, all else for any.
 
     Attributes:
-        superseded: A newer term is there: the run is another's.
+        superseded: A newer term exists: another driver owns the run.
     """
 
     def __init__(
@@ -147,7 +141,7 @@ class Ownership:
         """Touches nothing.
 
         Args:
-            hasty: The same storage, for what is tried again soon.
+            hasty: The same storage, for writes that are tried again soon.
             limit_s: `timeouts.owner`.
         """
         self.superseded = False
@@ -166,19 +160,19 @@ class Ownership:
 
     @property
     def number(self) -> int:
-        """Of its term; 0 while it has none."""
+        """The number of its term; 0 without one."""
         return self._number
 
     @property
     def nonce(self) -> str:
-        """By which its term is known, "" while it has none."""
+        """The nonce of its term, "" without one."""
         return self._nonce
 
     def acquire(self, say: Callable[[str], None], *, wait: bool) -> None:
-        """Makes this driver the run's owner, and renews that from now on; looks as long as it takes to tell.
+        """Makes this driver the run's owner, and renews that from now on; looks until the outcome is known.
 
         Args:
-            wait: While another one owns the run, until it does no more.
+            wait: Wait while another one owns the run.
 
         Raises:
             OwnedError: another one owns the run, and `wait` is not set.
@@ -204,10 +198,10 @@ class Ownership:
             self._clock.sleep(self._limit_s / _LOOKS)
 
     def take_idle(self) -> bool:
-        """Makes this driver the run's owner unless another one is at work, which one look tells; it gives no beat.
+        """Makes this driver the run's owner unless another one is at work, as one look shows; it gives no beat.
 
-        How long an owner has been silent is the difference of two times that the storage gave, of the last beat and of
-        what is written here: no two clocks are compared.
+        An owner's silence is the difference of two times given by the storage, of the last beat and of a file written
+        now: no two clocks are compared.
 
         Raises:
             StorageError: the storage failed; nobody is the owner by this.
@@ -216,7 +210,7 @@ class Ownership:
         return not self._is_at_work(term) and self._take(term)
 
     def assure(self) -> None:
-        """Looks after it where it was not renewed in time; otherwise does nothing, at once.
+        """Renews it if that is overdue; otherwise returns at once.
 
         Raises:
             StorageUnavailableError: it cannot be renewed, and others may take the run.
@@ -245,7 +239,7 @@ class Ownership:
     # ---- making a term ----
 
     def _take(self, term: Term) -> bool:
-        """Makes the term that follows one, unless another one was faster; returns whether it is this driver's.
+        """Swaps in the next term, unless another driver was faster; returns whether it is this driver's.
 
         Raises:
             StorageError: the storage failed; a term that was made all the same has an owner that is gone.
@@ -266,7 +260,7 @@ class Ownership:
         return self._storages_ms() - beat_ms(self._storage, self._rundir.terms, term.number) < limit_s * 1000
 
     def _storages_ms(self) -> int:
-        """Returns the time by the storage's clock, as the modification time of a file that is written now."""
+        """Returns the time by the storage's clock: the modification time of a file written now."""
         path = f"{self._rundir.terms}/{staged_name('_now-')}"
         try:
             self._storage.write_bytes(path, b"")
@@ -289,7 +283,7 @@ class Ownership:
     # ---- renewing it ----
 
     def _beat(self) -> bool:
-        """Renews the term, beside whoever trains; returns whether to go on. One that fails is followed by another."""
+        """Renews the term, beside the training; returns whether to go on. After a failure it is tried again."""
         try:
             if not self._ended:
                 self._renew(self._hasty)

@@ -1,12 +1,12 @@
-"""The predictions of a day on a file system: a partition that is replaced as a whole, whatever its writers die at.
+"""The predictions of a day on a file system: a partition that is replaced as a whole, wherever its writers die.
 
 <path>/
     date=2026-11-20/            whole from the moment it is seen
-        _sparktf.json           whose it is; readers of Spark's pass it over
-    _scored-2026-11-20-.../     on its way; Spark and Hive look into nothing whose name begins with "_"
-    _before-2026-11-20-.../     what was in its place, for the moment between two renames
+        _sparktf.json           its marker; readers of Spark's skip it
+    _scored-2026-11-20-.../     on its way; Spark and Hive skip names that begin with "_"
+    _before-2026-11-20-.../     the old partition, for the moment between two renames
 
-Nothing is replaced that does not say that it is ours: the folder may be somebody's lake.
+Only folders with our marker are replaced: others may be somebody's lake.
 """
 
 from __future__ import annotations
@@ -32,21 +32,15 @@ _TRIES = 20
 
 
 class Marker(Message):
-    """Whose a partition is, as it says itself.
+    """The origin of a partition, stored in it."""
 
-    Attributes:
-        name: Of the configuration.
-        version: Of the model.
-        job: Id of the Spark application that has written it.
-    """
-
-    name: str
-    version: str
-    job: str
+    name: str  # The configuration's
+    version: str  # The model's
+    job: str  # Id of the Spark application that has written it
 
 
 class DayFolder(NamedTuple):
-    """Which partition it is: that of a day, in a folder that is partitioned by one column."""
+    """The partition of a day, in a folder that is partitioned by one column."""
 
     path: str
     column: str
@@ -54,19 +48,19 @@ class DayFolder(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Where readers look."""
+        """The path for readers."""
         return f"{self.path}/{self.column}={self.date}"
 
 
 class Partition:
-    """A day's predictions. Any number of processes may replace them: readers see those of one, and all of them."""
+    """A day's predictions. Any number of processes may replace them: readers see all predictions of one process."""
 
     def __init__(self, storage: Storage, place: DayFolder, *, replaces_any: bool = False) -> None:
         """Touches nothing.
 
         Args:
-            place: Its path has no slash at its end.
-            replaces_any: Whether what is there need not be ours.
+            place: Its path does not end in a slash.
+            replaces_any: Whether the present folder need not be ours.
         """
         self.folder = place.folder
         self._storage = storage
@@ -74,16 +68,16 @@ class Partition:
         self._replaces_any = replaces_any
 
     def replace(self, write: Callable[[str], None], marker: Marker, now_s: float) -> None:
-        """Has the partition written, and then puts it in the place of what is there.
+        """Has the partition written, and then replaces the present one.
 
         Args:
             write: Writes it into a new folder.
-            marker: What it says of itself.
+            marker: Its origin.
             now_s: Since 1970.
 
         Raises:
-            ConfigError: what is there is not ours; it stays.
-            StorageError: the storage failed; readers have what they had.
+            ConfigError: the present one is not ours; it stays.
+            StorageError: the storage failed; readers still see the present one.
         """
         self.tidy(now_s)
         self._check(self.folder, marker)
@@ -103,12 +97,10 @@ class Partition:
         discard(self._storage, *gone)  # else the next one that writes a day here does it
 
     def tidy(self, now_s: float) -> None:
-        """Puts back what processes have taken away that died before their own was in place, and deletes what they left.
+        """Puts back partitions moved away by processes that died before their own was in place, and deletes their
+        leftovers.
 
-        That of all days: nobody may ever write theirs again.
-
-        Raises:
-            StorageError: the storage failed.
+        Of all days, since those of another day may never be written again. Raises `StorageError`.
         """
         try:
             names = [name_of(entry.path) for entry in self._storage.list(self._place.path)]
@@ -116,18 +108,14 @@ class Partition:
             return
         for taken in filter(None, map(_TAKEN_AWAY.fullmatch, names)):
             restore(self._storage, f"{self._place.path}/{taken[0]}", self._place._replace(date=taken[1]).folder)
-        with suppress(StorageError):  # that of somebody else, say, who may write here too
+        with suppress(StorageError):  # another user's, say, who may write here too
             sweep(self._storage, self._place.path, (_SCORED,), now_s)
 
     def _aside(self, prefix: str) -> str:
         return f"{self._place.path}/{staged_name(prefix, self._place.date)}"
 
     def _check(self, folder: str, marker: Marker) -> None:
-        """Checks that what lies in a folder may be replaced, if anything does.
-
-        Raises:
-            ConfigError: it is not ours.
-        """
+        """Checks that a folder may be replaced, if it exists. Raises `ConfigError` if it is not ours."""
         whose = marker.name if self._replaces_any else self._whose(folder)
         if whose in (None, marker.name):
             return
@@ -138,7 +126,7 @@ class Partition:
         )
 
     def _whose(self, folder: str) -> str | None:
-        """Returns the name that a partition has in its marker; "" of one that has none, None where nothing is."""
+        """Returns the name in a partition's marker; "" without a marker, None without a folder."""
         for _ in range(_TRIES):
             try:
                 names = [name_of(entry.path) for entry in self._storage.list(folder)]

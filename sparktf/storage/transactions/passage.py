@@ -1,17 +1,17 @@
-"""Changes of what readers see, on a storage that renames: each passes through a folder that belongs to one process.
+"""Changes that readers see, on a storage that renames: each passes through a folder that belongs to one process.
 
 The theory is fencing. A rename into or out of a missing folder fails, on HDFS and on local file systems, and no passage
-is made twice under one name. To move a passage away therefore ends all changes of its process, wherever that is frozen
-and for however long: the operation that would change something is the one that finds the passage gone, and no clock or
-lock has to be asked before. A new folder is renamed into the passage and out to its place; an old one is renamed in. A
-small file is written aside first: a write makes missing folders, and would mend a passage that is gone.
+is made twice under one name. Moving a passage away therefore ends all changes of its process, wherever that is frozen
+and for however long: the changing operation itself finds the passage gone, and no clock or lock has to be asked before.
+A new folder is renamed into the passage and out to its place; an old one is renamed in. A small file is written aside
+first: a write makes missing folders, and would recreate a passage that is gone.
 
 A process that takes over makes its passage first, and then moves all others into it: of two that begin at once, each
 moves the other's, and never do both change anything. One that was frozen meanwhile moves nothing more: its own is gone.
 
 This rests on renames and not on a `Head`, since readers know of no head: a rename shows a checkpoint, a version or a
-day whole and in one step to Spark, Hive and TensorFlow Serving, which list folders. Which passage of a run counts is
-said by the run's head: the name of a `Fence` has the number of its owner's term.
+day whole and in one step to Spark, Hive and TensorFlow Serving, which list folders. The run's head decides which
+passage counts: the name of a `Fence` has the number of its owner's term.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = log_of(__name__)
 
 
 class Passage:
-    """One process's passage to what lies in a folder; a subclass says which error it means that the passage is gone.
+    """One process's passage to the contents of a folder; a subclass names the error for a passage that is gone.
 
     Each method that changes something raises that error if the passage is gone, and then nothing has changed; and
     `StorageError` if the storage failed.
@@ -45,7 +45,7 @@ class Passage:
 
         Args:
             parent: The folder that the passage is made in.
-            hasty: The same storage, without patience: for tidying up, which the next process does as well.
+            hasty: The same storage, without retries: for tidying up, which the next process does as well.
         """
         self._storage = storage
         self._hasty = hasty or storage
@@ -55,7 +55,7 @@ class Passage:
 
     @property
     def path(self) -> str | None:
-        """Its folder, from begin to end; somebody may have moved it away all the same."""
+        """Its folder, from begin to end; another process may have moved it away."""
         return self._path
 
     def lose(self) -> Exception:
@@ -64,7 +64,7 @@ class Passage:
 
     @contextmanager
     def guarded(self) -> Iterator[str]:
-        """Gives the folder to a block of renames; an error of the storage becomes that of `lose` if the folder is gone.
+        """Gives the folder to a block of renames; a storage error becomes that of `lose` if the folder is gone.
 
         Raises:
             LifecycleError: there is none.
@@ -80,12 +80,12 @@ class Passage:
             raise
 
     def check(self) -> None:
-        """Looks whether it is there."""
+        """Raises the error if it is gone."""
         with self.guarded() as path:
             self._storage.stat(path)
 
     def is_gone(self) -> bool:
-        """Whether somebody has moved it away; False if there is none, or the storage does not answer."""
+        """Whether another process has moved it away; False if there is none, or the storage does not answer."""
         return self._path is not None and self.looks_gone(self._path)
 
     def looks_gone(self, path: str) -> bool:
@@ -98,7 +98,7 @@ class Passage:
     # ---- changes ----
 
     def take_in(self, path: str) -> str | None:
-        """Moves what lies at a path into the passage, in one step; returns where to, None if nothing was there."""
+        """Moves a path into the passage, in one step; returns the new path, None if there was nothing."""
         with self.guarded() as held:
             if not self._storage.exists(path):
                 return None
@@ -130,7 +130,7 @@ class Passage:
         self.show(self.prepare(path, content), path)
 
     def prepare(self, path: str, content: bytes) -> str:
-        """Writes a small file into the passage, for `show`; returns where it lies."""
+        """Writes a small file into the passage, for `show`; returns its path."""
         with self.guarded() as held:
             return self._write(self._storage, held, path, content)
 
@@ -140,7 +140,7 @@ class Passage:
             self._storage.replace(written, path)
 
     def discard(self, *folders: str) -> None:
-        """Deletes folders that have no reader any more; those that cannot be deleted, the next process sweeps."""
+        """Deletes folders without readers; the next process sweeps those that cannot be deleted."""
         for folder in folders:
             try:
                 self._hasty.delete(folder)

@@ -1,12 +1,12 @@
-"""A folder that takes the place of another one: readers find the old one or the new one, and one stays.
+"""A folder that replaces another one: readers find the old one or the new one, and one stays.
 
 <above>/
-    records/                       what readers look at
+    records/                       the folder that readers see
     _records-1a2b3c4d/             on its way
-    _records-before-1a2b3c4d/      what was in its place, for the moment between two renames
+    _records-before-1a2b3c4d/      the old folder, for the moment between two renames
 
 HDFS cannot exchange two folders in one step. A process that is killed in that moment leaves the old folder under a name
-that says where it belongs, and the next process that writes there puts it back.
+that shows its place, and the next process that writes there puts it back.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def replace_folder(
     new_aside: Callable[[], str],
     check: Callable[[str], None] = lambda folder: None,
 ) -> tuple[str, ...]:
-    """Renames a folder to a place where another one may be; returns where the old ones lie now, to be deleted.
+    """Renames a folder to a place that may be taken; returns the new paths of old folders, to be deleted.
 
     Args:
         new_aside: Returns a new path for the old folder.
         check: Raises if a folder must not be replaced; called before it is moved away, and after.
 
     Raises:
-        StorageError: the storage failed; what was there is there, or lies where the message says.
+        StorageError: the storage failed; the old folder is in its place, or at the path in the message.
     """
     taken: list[str] = []
     try:
@@ -60,7 +60,7 @@ def replace_folder(
 
 
 def replace_file(storage: Storage, path: str, content: bytes, aside: str) -> None:
-    """Writes a small file under a name of its own, and then has it take the place of another. Raises `StorageError`."""
+    """Writes a small file under a name of its own, then replaces another one by it. Raises `StorageError`."""
     try:
         storage.write_bytes(aside, content)
         storage.replace(aside, path)
@@ -82,7 +82,7 @@ def _put_back(storage: Storage, aside: str, target: str, error: BaseException) -
 
 
 def restore(storage: Storage, aside: str, target: str) -> None:
-    """Puts back what a process has taken away that was killed before its own was there. Raises `StorageError`."""
+    """Puts back a folder moved away by a process that was killed before its own was in place. Raises `StorageError`."""
     if storage.exists(target):
         storage.delete(aside)
     else:
@@ -94,17 +94,13 @@ class ReplacedFolder:
     """A folder that is written beside its place, and then put there."""
 
     def __init__(self, storage: Storage, path: str) -> None:
-        """Touches nothing.
-
-        Args:
-            path: Without a slash at its end.
-        """
+        """Touches nothing. The path does not end in a slash."""
         self._storage = storage
         self._path = path
         self._above, _, self._name = path.rpartition("/")
 
     def tidy(self, now_s: float) -> None:
-        """Puts back what a killed process took away, and deletes what others left.
+        """Puts back a folder moved away by a killed process, and deletes other leftovers.
 
         Args:
             now_s: Since 1970.
@@ -120,7 +116,7 @@ class ReplacedFolder:
                 if taken.fullmatch(name_of(entry.path)):
                     restore(self._storage, entry.path, self._path)
                 elif left.fullmatch(name_of(entry.path)):
-                    with suppress(StorageError):  # that of somebody else, say, who may write here too
+                    with suppress(StorageError):  # another user's, say, who may write here too
                         if is_left(self._storage, entry, now_s):
                             self._storage.delete(entry.path)
 
@@ -134,14 +130,14 @@ class ReplacedFolder:
             discard(self._storage, aside)
 
     def put(self, staged: str, *, replaces: bool) -> None:
-        """Puts a folder that was staged in place.
+        """Puts a staged folder in place.
 
         Args:
-            replaces: Whether one may be there: else it stays.
+            replaces: Whether it may replace another one.
 
         Raises:
-            StorageExistsError: one is there, or has come meanwhile.
-            StorageError: the storage failed; what was there is there, or lies where the message says.
+            StorageExistsError: one is there, or has come meanwhile, and stays.
+            StorageError: the storage failed; the old folder is in its place, or at the path in the message.
         """
         if not replaces:
             self._storage.rename(staged, self._path)

@@ -1,4 +1,4 @@
-"""How a run ended, as its folder has it."""
+"""Reads the result of a run from its folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def read_result(storage: Storage, path: str) -> RunResult:
     """Returns the content of a result.json.
 
     Raises:
-        CorruptFileError: it is not as this version writes it: torn, or of another version.
+        CorruptFileError: this version cannot read it: torn, or of another version.
         StorageNotFoundError: it is not there.
         StorageError: the storage failed.
     """

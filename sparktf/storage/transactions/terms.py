@@ -20,45 +20,34 @@ RELEASED = "released"
 
 
 _APART_S = 120.0
-"""So far the clocks of whoever looks and of the storage may be apart."""
+"""The largest difference between the clocks of a process and of the storage."""
 
 _UNOWNED_S = 3600.0
-"""A run of a version that had no owners says something so often."""
+"""A run of a version without owners stores events at least this often."""
 
 
 class Owner(Message):
-    """Who has a term.
+    """The owner of a term."""
 
-    Attributes:
-        since: When it was made, by the owner's clock: for people.
-        nonce: Its own.
-        limit_s: After so long without a beat it is gone; 0 where that is whoever looks's to say.
-    """
-
-    model_config = ConfigDict(extra="ignore")  # what a later version says besides
+    model_config = ConfigDict(extra="ignore")  # fields of later versions
 
     application: str
     attempt: int
     host: str
     user: str
-    since: str
+    since: str  # When it was made, by the owner's clock: for people
     nonce: str
-    limit_s: float = 0.0
+    limit_s: float = 0.0  # Silence after which it is gone; 0 if each process that looks decides
 
     def __str__(self) -> str:
         return f"application {self.application} of {self.user} on {self.host}, since {self.since}"
 
 
 class Term(NamedTuple):
-    """The newest term as one look found it.
+    """The newest term as one look found it."""
 
-    Attributes:
-        number: Of the newest term; 0 if there is none.
-        owner: None where it does not say.
-    """
-
-    number: int = 0
-    owner: Owner | None = None
+    number: int = 0  # 0 without a term
+    owner: Owner | None = None  # None if unreadable
     beat: bytes = b""
     released: bool = False
 
@@ -81,7 +70,7 @@ def look(storage: Storage, terms: str) -> Term:
         number, content = head.read()
         beat = _read(storage, f"{head.path(number)}/{BEAT}") if number else b""
         released = number > 0 and storage.exists(f"{head.path(number)}/{RELEASED}")
-        # What is read of a term that is followed meanwhile, and deleted, would look like one without a beat.
+        # A term that is followed and deleted during the read would look like one without a beat.
         if beat or number == head.newest():
             return Term(number, _owner(content), beat, released)
 
@@ -109,15 +98,10 @@ def _read(storage: Storage, path: str) -> bytes:
 
 
 class LastWord(NamedTuple):
-    """The last sign of life of an owner.
+    """The last sign of life of an owner."""
 
-    Attributes:
-        heard_s: When it gave its last sign of life, by the storage's clock, in seconds since 1970; 0 for never.
-        limit_s: After so long without another nobody is at work: others may take the run; -inf where it was left.
-    """
-
-    heard_s: float
-    limit_s: float
+    heard_s: float  # Its last sign of life, by the storage's clock, in seconds since 1970; 0 for none
+    limit_s: float  # Silence after which others may take the run; -inf if it was released
 
     def is_over(self, now_s: float) -> bool:
         """Whether nobody is at work."""
@@ -128,11 +112,7 @@ UNHEARD = LastWord(0.0, math.inf)
 
 
 def last_word(storage: Storage, rundir: RunDirectory) -> LastWord:
-    """Returns the last sign of life of a run that has no result.
-
-    Raises:
-        StorageError: the storage failed.
-    """
+    """Returns the last sign of life of a run that has no result. Raises `StorageError`."""
     term = look(storage, rundir.terms)
     beat_s = beat_ms(storage, rundir.terms, term.number) / 1000 if term.number else 0.0
     heard_s = max(beat_s, _told_s(storage, rundir))
@@ -141,7 +121,7 @@ def last_word(storage: Storage, rundir: RunDirectory) -> LastWord:
 
 
 def _told_s(storage: Storage, rundir: RunDirectory) -> float:
-    """Returns when its driver last stored anything of what it said."""
+    """Returns when its driver last stored an event."""
     try:
         return max((entry.modified_ms for entry in storage.list(rundir.events)), default=0) / 1000
     except StorageNotFoundError:

@@ -1,7 +1,7 @@
 """Which process may change the published models of one name, among several that want to.
 
 A turn is a `Passage` among equals, a folder `_turn-<nonce>/` beside the models. A process that takes one moves all
-others away, then looks at what is there, and then changes it: so it decides and acts on the same state, or fails.
+others away, then reads their state, and then changes it: so it decides and acts on the same state, or fails.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from sparktf.storage.transactions.leftovers import is_staged_name, staged_name
 from sparktf.storage.transactions.passage import PUT, SWEPT, Passage
 
 WITHDRAWN = "_withdrawn-"
-"""Before the number of a version that was rolled back."""
+"""Prefix of the number of a version that was rolled back."""
 
 _TURN, _OVER = "_turn-", "_over-"
-"""The second is of earlier versions of sparktf, for turns that they had moved away."""
+"""The second is of earlier versions of sparktf, for turns moved away."""
 
 _ON_ITS_WAY = re.compile(r"^withdrawn-\d+$")
 
 
 class TurnLostError(Exception):
-    """Somebody else has taken a turn: look again at what is there."""
+    """Another process has taken a turn: read the models' state again."""
 
 
 class Turn(Passage):
@@ -40,11 +40,11 @@ class Turn(Passage):
         return TurnLostError()
 
     def withdraw(self, number: int) -> None:
-        """Takes a version out of the sight of those who list numbers; see `Passage`."""
+        """Hides a version from readers that list numbers; see `Passage`."""
         self.place(f"{self._parent}/{number}", f"{self._parent}/{WITHDRAWN}{number}", f"withdrawn-{number}")
 
     def bring_back(self, number: int) -> None:
-        """Makes a version that was withdrawn one again; see `Passage`."""
+        """Shows a withdrawn version again; see `Passage`."""
         self.place(f"{self._parent}/{WITHDRAWN}{number}", f"{self._parent}/{number}", f"withdrawn-{number}")
 
     def begin(self) -> None:
@@ -68,11 +68,11 @@ class Turn(Passage):
         self.discard(*swept)
 
     def end(self) -> None:
-        """Deletes what was taken in; what cannot be, the next turn deletes."""
+        """Deletes everything taken in; the next turn deletes the rest."""
         self.discard(self._mine)
 
     def _put_back(self, folder: str) -> None:
-        """Puts back what was on its way through an earlier turn, or through one that this had moved away itself."""
+        """Puts back folders on their way through earlier turns, or through those that this one has moved away."""
         for name in self._names(folder):
             if _ON_ITS_WAY.match(name):
                 self._storage.rename(f"{folder}/{name}", f"{self._parent}/_{name}")
@@ -82,7 +82,7 @@ class Turn(Passage):
 
 @contextmanager
 def take_turn(storage: Storage, folder: str) -> Iterator[Turn]:
-    """Gives a turn at what lies in a folder, which is made, to a block.
+    """Gives a block a turn at a folder, which is made if missing.
 
     Raises:
         TurnLostError: another has begun at the same moment.

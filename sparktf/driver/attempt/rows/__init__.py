@@ -1,4 +1,4 @@
-"""Which rows are whose: leases of blocks, what was fed, what was trained, and the ledger that must come out even.
+"""Which rows belong to which node: leases of blocks, fed rows, trained rows, and the ledger that must balance.
 
 May import the plan. Never touches storage and never waits: all of it runs under the attempt's lock.
 """

@@ -14,7 +14,7 @@ from sparktf.wire.leasing import Receipt
 
 
 class Counts(NamedTuple):
-    """Rows that were gone through, went into updates, and were left out since they failed a check."""
+    """Rows that were read, went into updates, and were left out since they failed a check."""
 
     fed: int = 0
     trained: int = 0
@@ -25,7 +25,7 @@ NO_ROWS = Counts()
 
 
 class MadeByWorker(NamedTuple):
-    """What a worker has trained: updates, and the rows that went into them."""
+    """A worker's training: updates, and the rows that went into them."""
 
     steps: int = 0
     rows: int = 0
@@ -33,17 +33,10 @@ class MadeByWorker(NamedTuple):
 
 @dataclass(slots=True)
 class EpochReceipts:
-    """What workers that lease rows have trained of one epoch in this attempt, as the coordinator has told it.
+    """Rows of one epoch trained in this attempt by workers that lease rows, as reported by the coordinator."""
 
-    Attributes:
-        counts: Rows of all of them.
-        replayed: Rows that may have gone into an update before as well: those of executions that broke off, and of what
-            a lost worker leaves as many as it may have trained.
-        inputs: What each worker has read for it.
-        made: What each has trained.
-    """
-
-    counts: Counts = NO_ROWS
+    counts: Counts = NO_ROWS  # Rows of all of them
+    # Rows that may have gone into an earlier update too: of broken-off executions, and untold ones of lost workers
     replayed: int = 0
     inputs: dict[NodeId, NodeInput] = field(default_factory=dict)
     made: dict[NodeId, MadeByWorker] = field(default_factory=dict)
@@ -59,23 +52,18 @@ class EpochReceipts:
 
 @dataclass(slots=True)
 class EpochAccount:
-    """The rows of one epoch, over all nodes.
-
-    Attributes:
-        planned: Rows of the training stream.
-        before: Rows of this epoch that a checkpoint had done before this attempt, of which `aside_before` were bad, and
-            `replayed_before` may have been trained twice.
-        nodes: How many nodes report it.
-        receipts: What those who train have told, where they are not those who report; both must agree.
-    """
+    """The rows of one epoch, over all nodes."""
 
     epoch: int
-    planned: int
-    nodes: int
+    planned: int  # Rows of the training stream
+    nodes: int  # Number of nodes that report it
+    # Rows of this epoch that a checkpoint had done before this attempt, of which `aside_before` were bad, and
+    # `replayed_before` may have been trained twice
     before: int = 0
     aside_before: int = 0
     replayed_before: int = 0
     reports: dict[NodeId, EpochDone] = field(default_factory=dict)
+    # Of workers that lease rows, if others report the epoch; both must agree
     receipts: EpochReceipts | None = None
 
     def add(self, report: EpochDone) -> None:
@@ -106,11 +94,11 @@ class EpochAccount:
 
     @property
     def inputs(self) -> dict[NodeId, NodeInput]:
-        """What each node has read for it."""
+        """The reads of each node for it."""
         return self.receipts.inputs if self.receipts else {node: r.input for node, r in self.reports.items()}
 
     def knows(self, node: NodeId) -> bool:
-        """Whether `rows_of` tells all of a node's rows: it has gone through the epoch, or others tell of it."""
+        """Whether `rows_of` counts all of a node's rows: it has finished the epoch, or others report it."""
         return self.receipts is not None or node in self.reports
 
     def rows_of(self, node: NodeId) -> int:
@@ -125,7 +113,7 @@ class EpochAccount:
 
     @property
     def complete(self) -> bool:
-        """Whether all nodes have gone through all of their rows."""
+        """Whether all nodes have finished all of their rows."""
         return self.is_reported and all(r.complete for r in self.reports.values())
 
     @property
@@ -150,13 +138,13 @@ class EpochAccount:
 
     @property
     def warning(self) -> str:
-        """What the run's result mentions of an epoch that all nodes have gone through; "" if nothing."""
+        """The warning for the run's result about an epoch that all nodes have finished; "" if none."""
         if not self.aside or not self.is_reported:
             return ""
         return f"epoch {self.epoch}: {self.aside} rows fail a check and are left out: see bad_rows/ of the run"
 
     def failures(self, max_aside: int, time_s: float) -> list[ErrorRecord]:
-        """Returns its failures, given how many bad rows are allowed."""
+        """Returns its failures, given the number of bad rows allowed."""
         wrong = [self.record(time_s)] if self.is_wrong else []
         too_many = self.too_many_aside(max_aside, time_s)
         return wrong if too_many is None else [*wrong, too_many]
@@ -176,7 +164,7 @@ class EpochAccount:
         )
 
     def too_many_aside(self, limit: int, time_s: float) -> ErrorRecord | None:
-        """Returns the failure of more bad rows on all nodes than there may be, if there are."""
+        """Returns the failure of too many bad rows on all nodes together, if there are too many."""
         if self.aside <= limit:
             return None
         return ErrorRecord(
@@ -194,6 +182,6 @@ def is_wrong_before(epoch: int, accounts: Iterable[EpochAccount]) -> bool:
 
 
 def inputs(accounts: Iterable[EpochAccount], nodes: Iterable[NodeId]) -> dict[NodeId, NodeInput]:
-    """Returns what each node has read of the training stream, in the epochs it has gone through."""
+    """Returns the reads of each node from the training stream, in the epochs that it has finished."""
     read = [account.inputs for account in sorted(accounts, key=lambda account: account.epoch)]
     return {node: sum((by_node[node] for by_node in read if node in by_node), NodeInput()) for node in nodes}

@@ -14,7 +14,7 @@ and no row was on its way between two of them: rows could come from Spark alone,
 
 A claim starts the rounds anew if it differs from the one before, or if its worker has rows in hand; so does the loss
 of a worker. A claim also names the worker's last receipt: the driver waits until it knows that receipt, and until the
-coordinator has closed every lost incarnation, before it takes what is untrained for lost.
+coordinator has closed every lost incarnation, before it takes untrained rows for lost.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Claims:
         self._again: set[Lessee] = set()
 
     def forget(self) -> None:
-        """Begins anew, since one is lost, or rows come again."""
+        """Begins anew: a worker is lost, or rows come again."""
         self._of.clear()
         self._again.clear()
 
@@ -64,24 +64,20 @@ class Claims:
             self._again.add(lessee)
 
     def settled(self, living: int) -> Mapping[Lessee, Claim] | None:
-        """Returns what each has said, if none of those that live has a row left; None while one may."""
+        """Returns all claims, if no living worker has a row left; None while one may."""
         return self._of if living and len(self._again) == len(self._of) == living else None
 
 
 class FedRows:
-    """What is known of one attempt; not thread-safe, the caller holds the lock that nodes report under.
+    """The fed rows of one attempt; not thread-safe, the caller holds the lock that nodes report under.
 
     Attributes:
-        ledger: Who gets which split; None where Spark feeds nothing.
+        ledger: Which node gets which split; None where Spark feeds nothing.
         wanted: Epochs that Spark is to feed; the caller that starts one takes it out.
     """
 
     def __init__(self, leases: LeaseBooks, ledger: Ledger | None = None) -> None:
-        """Knows of nothing yet.
-
-        Args:
-            leases: What is trained, where workers tell of it by receipts.
-        """
+        """Begins without splits; `leases` has the trained rows, where workers report them by receipts."""
         self.ledger = ledger
         self.wanted: list[Epoch] = []
         self._leases = leases
@@ -91,21 +87,21 @@ class FedRows:
         self._since = 0
 
     def ready(self, node: NodeId, data: DataAddress | None) -> None:
-        """Notes where a node takes rows."""
+        """Notes the address at which a node takes rows."""
         if self.ledger is not None and data is not None:
             self.ledger.ready(node, data)
 
     @property
     def moved_s(self) -> float:
-        """When Spark last gave rows, or had given all: until then nodes that got none have waited for that."""
+        """When Spark last gave rows, or had given all: until then, nodes without rows have waited for it."""
         return 0.0 if self.ledger is None else self.ledger.moved_s
 
     def share(self, message: AssignmentRequest, done: Sequence[Interval], *, keep: bool) -> StagedShare:
-        """Returns a node's share of an epoch, and has that fed if it is the first that asks.
+        """Returns a node's share of an epoch, and wants that fed if it is the first to ask.
 
         Args:
-            done: What of the epoch is trained already.
-            keep: Nodes keep what comes for later epochs.
+            done: Intervals of the epoch that are trained already.
+            keep: Nodes keep the rows for later epochs.
         """
         stream, epoch, ledger = message.stream, message.epoch, self._open
         share, is_wanted = ledger.share(stream, epoch, done, keep=keep, sender=message)
@@ -116,24 +112,20 @@ class FedRows:
         return share
 
     def lease(self, message: LeaseRequest) -> Lease:
-        """Answers a feeder; where a split is fed again, with what of it is trained. Raises what `Ledger` does."""
+        """Answers a feeder; for a split that is fed again, with its trained rows. Raises as `Ledger`."""
         lease, span = self._open.lease(message), message.span
         if not span.turn or lease.data is None:
             return lease
         return lease.model_copy(update={"done": tuple(self._leases.done(span.epoch, span.split))})
 
     def sealed(self, message: Sealed) -> None:
-        """Notes a split that is wholly with its node. Raises what `Ledger` does."""
+        """Notes a split that is wholly with its node. Raises as `Ledger`."""
         self._open.sealed(message)
         if message.span.stream is Stream.TRAIN:
             self._leases.sealed(message.span.epoch, message.span.split, message.rows)
 
     def work(self, message: WorkRequest, trained: Mapping[NodeId, int]) -> Work:
-        """Answers a node that has run dry, and notes what it says of itself.
-
-        Args:
-            trained: As of `Ledger.work`.
-        """
+        """Answers a node that has run dry, and notes its claim; `trained` as of `Ledger.work`."""
         work, span = self._open.work(message, trained), message.span
         left = self._leases.left(span.epoch) if span.stream is Stream.TRAIN else None
         if left is None:
@@ -151,7 +143,7 @@ class FedRows:
             self._since += 1
 
     def succeed(self, node: NodeId, host: str, jvm: str) -> None:
-        """Notes where the trainer is that follows a lost one."""
+        """Notes the place of the trainer that follows a lost one."""
         if self.ledger is not None:
             self.ledger.succeed(node, host, jvm)
 
@@ -199,13 +191,13 @@ class FedRows:
             self._claims.note(Lessee(message.node, message.incarnation), holding, len(book.begun))
 
     def _is_settled(self, ledger: Ledger, epoch: int) -> bool:
-        """Whether no living worker has a row, and all that workers have trained has been told."""
+        """Whether no living worker has a row, and all training has been reported."""
         book = ledger.book(Stream.TRAIN, epoch)
         said = self._claims.settled(len(book.begun))
         return (
             said is not None
             and book.ended
-            and ledger.holders(Stream.TRAIN, epoch) <= book.begun.keys()  # what was kept waits from then on
+            and ledger.holders(Stream.TRAIN, epoch) <= book.begun.keys()  # kept rows wait from then on
             and all(self._leases.is_closed(one) for one in self._lost)
             and all(self._leases.knows_of(one, claim.receipts) for one, claim in said.items())
         )

@@ -4,17 +4,17 @@ Theory: leases with fencing numbers. A worker may be alive and unheard, so nobod
 Instead each trainer of a node has a number, its *incarnation*, and every claim to rows carries it:
 
 - A lease gives rows to one incarnation. It has no time limit: it ends with receipts or with the incarnation.
-- A receipt says which leased rows an incarnation has trained. It counts once the coordinator has told it: what the
-  coordinator knows is what the weights contain, and its word is the truth about a worker that is gone.
+- A receipt says which leased rows an incarnation has trained. It counts once the coordinator has reported it: the
+  coordinator knows which rows the weights contain, and its reports decide about a worker that is gone.
 - Once the driver counts an incarnation as lost, its successor has the next number. The lost one's leases still stand:
   receipts that it made may be on their way to the coordinator.
 - The coordinator *closes* an incarnation when it will take no further receipt of it. This is the fence. From then on
-  whatever the incarnation says is refused, however late it wakes up, and its untrained rows can be leased again.
+  every message of the incarnation is refused, however late it wakes up, and its untrained rows can be leased again.
 
 So at each moment every row of an epoch is in one place: free, leased to one incarnation, or trained. Receipts are
-numbered without gaps, so one that is told twice counts once, and one that is missing is an error instead of a lost row.
-What cannot be decided is whether the last executions of a closed incarnation reached the weights before it was lost:
-such rows are trained again, and at most `_UNTOLD` executions of each closed incarnation are reported as `replayed`.
+numbered without gaps, so one that comes twice counts once, and one that is missing is an error instead of a lost row.
+It cannot be decided whether the last executions of a closed incarnation reached the weights before it was lost: such
+rows are trained again, and at most `_UNTOLD` executions of each closed incarnation are reported as `replayed`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,12 @@ _UNTOLD = 2
 
 @dataclass
 class EpochBook:
-    """One epoch.
+    """One epoch."""
 
-    Attributes:
-        leases: None before the first request, and once the epoch is over; where Spark feeds the rows, those left.
-        opening: Held while the leases are made, which may take long; never waited for under the books' own lock.
-    """
-
+    # None before the first request, and once the epoch is over; of fed rows, the remaining ones
     leases: BlockLeases | StagedLeases | None = None
     is_over: bool = False
+    # Held while the leases are made, which may take long; never waited for under the books' own lock
     opening: threading.Lock = field(default_factory=threading.Lock)
     receipts: EpochReceipts = field(default_factory=EpochReceipts)
 
@@ -80,7 +77,7 @@ class LeaseBooks:
         self._layout: BlockLayout | None = None
 
     def move(self, node: NodeId, host: str) -> None:
-        """Notes where a node's next trainer is; from the next epoch on it gets the data there first."""
+        """Notes the host of a node's next trainer; from the next epoch on it gets the data there first."""
         with self._lock:
             self._workers[node] = host
 
@@ -107,19 +104,19 @@ class LeaseBooks:
         return BlockLease.model_construct(pieces=pieces, ended=ended and not pieces)
 
     def sealed(self, epoch: int, split: int, rows: int) -> None:
-        """Notes a split that a worker has from Spark, before a row of it is trained; told again, it counts once."""
+        """Notes a split that a worker has from Spark, before a row of it is trained; a repeated report counts once."""
         with self._lock:
             leases = self._book(epoch).leases if self._workers else None
             if isinstance(leases, StagedLeases):
                 leases.add(split, rows)
 
     def kept(self, epoch: int, splits: Mapping[int, int]) -> None:
-        """Notes the rows of splits that workers have kept from an epoch before; told again, they count once."""
+        """Notes the rows of splits that workers have kept from an epoch before; a repeated report counts once."""
         for split, rows in splits.items():
             self.sealed(epoch, split, rows)
 
     def left(self, epoch: int) -> int | None:
-        """Returns how many rows of those that Spark has brought are not trained; None where rows are not leased."""
+        """Returns how many rows fed by Spark are not trained; None where rows are not leased."""
         with self._lock:
             if not self._workers:
                 return None
@@ -127,24 +124,24 @@ class LeaseBooks:
             return leases.left if isinstance(leases, StagedLeases) else 0
 
     def done(self, epoch: int, split: int) -> list[Interval]:
-        """Returns what is trained of a split that Spark has fed."""
+        """Returns the trained intervals of a split that Spark has fed."""
         with self._lock:
             leases = self._book(epoch).leases
             return leases.done(split) if isinstance(leases, StagedLeases) else []
 
     def missing(self, epoch: int) -> set[int]:
-        """Returns the splits that Spark has fed and of which rows are not trained."""
+        """Returns the fed splits of which rows are not trained."""
         with self._lock:
             leases = self._book(epoch).leases
             return leases.missing() if isinstance(leases, StagedLeases) else set()
 
     def knows_of(self, lessee: Lessee, receipts: int) -> bool:
-        """Whether this many receipts of an incarnation have been told."""
+        """Whether this many receipts of an incarnation have been reported."""
         with self._lock:
             return self._told.get(lessee, 0) >= receipts
 
     def is_closed(self, lessee: Lessee) -> bool:
-        """Whether nothing more will be told of an incarnation."""
+        """Whether no further receipt of an incarnation is taken."""
         with self._lock:
             return lessee.incarnation <= self._closed.get(lessee.node, -1)
 
@@ -154,15 +151,15 @@ class LeaseBooks:
             self._book(epoch).receipts.replayed += self._untold(epoch, lost)
 
     def untold(self, epoch: int, lost: int) -> int:
-        """Returns how many rows of a fed epoch the `lost` incarnations may have trained without telling."""
+        """Returns how many rows of a fed epoch the `lost` incarnations may have trained without a receipt."""
         with self._lock:
             return self._untold(epoch, lost)
 
     def fetched(self, message: Fetched) -> None:
-        """Notes what has been trained, and who takes no part any more; told again, it counts once.
+        """Notes trained rows, and closed incarnations; a repeated report counts once.
 
         Raises:
-            RowAccountingError: it cannot be: rows are trained that the incarnation had not, or receipts are missing.
+            RowAccountingError: the incarnation had not leased these rows, or receipts are missing.
         """
         with self._lock:
             for receipt in message.receipts:
@@ -176,7 +173,7 @@ class LeaseBooks:
             return self._book(epoch).receipts if self._workers else None
 
     def fruitful(self, node: NodeId) -> int:
-        """Returns the last incarnation of a worker of which rows are known to be trained; -1 for none."""
+        """Returns the last incarnation of a worker known to have trained rows; -1 for none."""
         with self._lock:
             return max((lessee.incarnation for lessee in self._told if lessee.node == node), default=-1)
 
@@ -210,7 +207,7 @@ class LeaseBooks:
                 book.leases = None if book.is_over else leases
 
     def _layout_for(self, workers: Mapping[NodeId, str]) -> BlockLayout:
-        """Returns how blocks lie on the hosts where workers are now: a successor may be on another one."""
+        """Returns the blocks by the workers' present hosts: a successor may be on another one."""
         numbers = {self._plan.host_number(host) for host in workers.values()} if self._locality else set()
         hosts = tuple(sorted(numbers - {NO_HOST}))
         layout = self._layout

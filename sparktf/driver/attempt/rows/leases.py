@@ -50,7 +50,7 @@ class BlockLeases:
         return self._done == self._todo
 
     def lease(self, lessee: Lessee, host: int, rows: int, share: float = 1.0) -> Slices:
-        """Leases rows, and says in which order to train them; none where others have leased all that is left.
+        """Leases rows, and returns them in the order of training; none where others have leased all that is left.
 
         Whole blocks, those on the worker's host first. Towards the end blocks are cut: no worker gets more than half of
         its share of the rest, so that fast and slow workers finish together.
@@ -73,10 +73,10 @@ class BlockLeases:
         return found
 
     def fetched(self, lessee: Lessee, intervals: Sequence[Interval]) -> int:
-        """Notes what an incarnation has trained; returns how many rows that are.
+        """Notes the rows that an incarnation has trained; returns their number.
 
         Raises:
-            RowAccountingError: it has not leased them, or told of them before.
+            RowAccountingError: it has not leased them, or has reported them before.
         """
         held, rows = self._held.get(lessee, LeasedIntervals()), 0
         for start, stop in intervals:
@@ -87,7 +87,7 @@ class BlockLeases:
         return rows
 
     def close(self, lessee: Lessee) -> int:
-        """Takes back what an incarnation has leased and not trained; returns how many rows that are."""
+        """Takes back an incarnation's leased and untrained rows; returns their number."""
         intervals = merge(self._held.pop(lessee, LeasedIntervals()).intervals)
         if intervals:
             self._returned = self._returned.with_more(self._order.slices(intervals))
@@ -95,7 +95,7 @@ class BlockLeases:
 
 
 class LeasedIntervals:
-    """Intervals that one incarnation has leased: few, since it leases as it goes."""
+    """Intervals leased by one incarnation: few, since it leases as it goes."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []

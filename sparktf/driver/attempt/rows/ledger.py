@@ -1,4 +1,4 @@
-"""Which node gets which split of a DataFrame, and which are sealed: the driver's books of what Spark feeds."""
+"""Which node gets which split of a DataFrame, and which are sealed: the driver's books of fed rows."""
 
 from __future__ import annotations
 
@@ -17,42 +17,26 @@ Epoch = tuple[Stream, int]
 
 @dataclass(slots=True)
 class FeedAddress:
-    """A node as feeders find it.
-
-    Attributes:
-        jvm: Identity of its executor.
-        data: Where it takes rows; None until it is ready, and once it is lost.
-        follows: Its trainer follows a lost one; feeding does not wait for it.
-    """
+    """A node as feeders find it."""
 
     host: str
-    jvm: str
-    data: DataAddress | None = None
-    follows: bool = False
+    jvm: str  # Identity of its executor
+    data: DataAddress | None = None  # Where it takes rows; None until it is ready, and once it is lost
+    follows: bool = False  # Its trainer follows a lost one; feeding does not wait for it
 
 
 @dataclass(slots=True)
 class StreamBook:
-    """One stream in one epoch.
+    """One stream in one epoch."""
 
-    Attributes:
-        leases: Split -> the node that gets it from any feeder.
-        rows: Split -> rows, of those that are sealed.
-        ended: No feeder is at work any more.
-        again: Nodes train on what they kept; feeders bring what lost ones had.
-        gone: Splits that were sealed by nodes which are lost.
-        turn: How often what lost nodes had was fed again.
-        todo: Splits that are still to come in a later turn.
-        begun: Nodes that have asked for the epoch, and live: in which incarnation.
-    """
-
-    leases: dict[int, NodeId] = field(default_factory=dict)
-    rows: dict[int, int] = field(default_factory=dict)
-    ended: bool = False
-    again: bool = False
-    gone: set[int] = field(default_factory=set)
-    turn: int = 0
-    todo: set[int] = field(default_factory=set)
+    leases: dict[int, NodeId] = field(default_factory=dict)  # Split -> the node that gets it from any feeder
+    rows: dict[int, int] = field(default_factory=dict)  # Split -> rows, of those that are sealed
+    ended: bool = False  # All feeders have ended
+    again: bool = False  # Nodes train on kept rows; feeders bring those of lost nodes
+    gone: set[int] = field(default_factory=set)  # Splits that were sealed by nodes which are lost
+    turn: int = 0  # How often rows of lost nodes were fed again
+    todo: set[int] = field(default_factory=set)  # Splits that are still to come in a later turn
+    # The incarnations of living nodes that have asked for the epoch
     begun: dict[NodeId, int] = field(default_factory=dict)
 
     def is_awaited(self, split: int) -> bool:
@@ -64,7 +48,7 @@ class Ledger:
     """The leases of one attempt; not thread-safe, the caller holds the roster's lock.
 
     Attributes:
-        moved_s: When something last came in, or all of an epoch had.
+        moved_s: When a split last came in, or all of an epoch had.
     """
 
     def __init__(
@@ -77,11 +61,11 @@ class Ledger:
         rebalance: bool,
         takers: Mapping[Stream, Collection[NodeId]] | None = None,
     ) -> None:
-        """Knows of no split yet.
+        """Begins without splits.
 
         Args:
-            places: Of all nodes; who takes no rows of any stream is left out.
-            takers: Which nodes take the rows of a stream. Default: all take those of any.
+            places: Of all nodes; those that take rows of no stream are left out.
+            takers: The nodes that take the rows of a stream. Default: all take those of any.
             expected: Rows of the splits of the training stream in `epoch` that the checkpoint knew.
             rebalance: Whether a node that has run dry takes rows from others.
         """
@@ -95,17 +79,17 @@ class Ledger:
         self._books: dict[Epoch, StreamBook] = {}
 
     def ready(self, node: NodeId, data: DataAddress) -> None:
-        """Notes where a node takes rows, if it is to."""
+        """Notes the address at which a node takes rows, if it is to."""
         if node in self._places:
             self._places[node].data = data
 
     @property
     def is_ready(self) -> bool:
-        """Whether every node takes rows, but for those that follow lost ones."""
+        """Whether every node takes rows, except successors of lost ones."""
         return all(place.data is not None or place.follows for place in self._places.values())
 
     def lose(self, node: NodeId) -> bool:
-        """Notes that a node's trainer is lost, and all that it had been fed with it; others get what it had not yet.
+        """Notes the loss of a node's trainer with all rows fed to it; others get its pending splits.
 
         Returns:
             Whether it takes rows at all.
@@ -124,14 +108,14 @@ class Ledger:
         return True
 
     def succeed(self, node: NodeId, host: str, jvm: str) -> None:
-        """Notes where the trainer is that follows a lost one."""
+        """Notes the place of the trainer that follows a lost one."""
         if node in self._places:
             self._places[node] = replace(self._places[node], host=host, jvm=jvm)
 
     def feed_again(self, stream: Stream, epoch: int, splits: Collection[int]) -> None:
         """Opens an epoch that had ended, for splits of which lost nodes had rows.
 
-        Who kept one of them whole trains the rows from there, and the others are computed again.
+        A node that kept one of them whole trains the rows from there; the others are computed again.
         """
         book = self.book(stream, epoch)
         book.turn, book.ended, book.todo = book.turn + 1, False, set(splits)
@@ -151,7 +135,7 @@ class Ledger:
         return self._books.get((stream, epoch), StreamBook())
 
     def holders(self, stream: Stream, epoch: int) -> set[NodeId]:
-        """Returns the nodes that have splits of an epoch, and live."""
+        """Returns the living nodes that have splits of an epoch."""
         book = self.book(stream, epoch)
         return {node for split, node in book.leases.items() if split not in book.gone}
 
@@ -160,7 +144,7 @@ class Ledger:
         return sum(self.book(stream, epoch).rows.values())
 
     def lease(self, message: LeaseRequest) -> Lease:
-        """Answers a feeder: its own executor's node, else one on its host, else any; of several the one that has least.
+        """Answers a feeder: its own executor's node, else one on its host, else any; of several the least loaded.
 
         Raises:
             RefusedError: the epoch is not fed any more.
@@ -183,7 +167,7 @@ class Ledger:
 
         Raises:
             RefusedError: the epoch is over, or the split is another node's.
-            DataError: it has not the rows that it had when the checkpoint was made, or when a lost node had it.
+            DataError: its number of rows differs from that at the checkpoint, or on a lost node.
         """
         span = message.span
         book = self._open_book(span)
@@ -214,10 +198,7 @@ class Ledger:
             raise RefusedError(f"partition {span.split} is here already, with {here:,} rows and not {rows:,}")
 
     def end(self, stream: Stream, epoch: int, splits: int) -> None:
-        """Notes that Spark has fed everything.
-
-        Args:
-            splits: How many partitions there were.
+        """Notes that Spark has fed everything, in `splits` partitions.
 
         Raises:
             RowAccountingError: one of them never came.
@@ -236,9 +217,9 @@ class Ledger:
             raise EmptySourceError(f"{stream}: Spark has computed no row")
 
     def keep(self, stream: Stream, epoch: int) -> bool:
-        """Opens an epoch in which nodes train on what they kept; returns False if they have not got everything.
+        """Opens an epoch in which nodes train on rows that they kept; returns False if they lack some.
 
-        Everything is what one epoch of this attempt brought; what lost nodes had of it, feeders bring.
+        They need all that one epoch of this attempt brought; feeders bring the part of lost nodes.
         """
         earlier = [b for (s, e), b in self._books.items() if s is stream and e < epoch and b.ended]
         if not earlier:
@@ -252,11 +233,11 @@ class Ledger:
     def share(
         self, stream: Stream, epoch: int, done: Sequence[Interval], *, keep: bool, sender: NodeMessage
     ) -> tuple[StagedShare, bool]:
-        """Returns a share that feeders bring, the same for every node, and whether somebody is to have the epoch fed.
+        """Returns a share that feeders bring, the same for every node, and whether the epoch is still to be fed.
 
         Args:
-            done: What of the epoch is trained already.
-            keep: Nodes keep what comes for later epochs.
+            done: Intervals of the epoch that are trained already.
+            keep: Nodes keep the rows for later epochs.
             sender: The request.
         """
         is_new = not self.knows(stream, epoch)
@@ -267,11 +248,7 @@ class Ledger:
         return StagedShare(done=tuple(done), keep=keep, again=book.again), is_new and not book.ended
 
     def work(self, message: WorkRequest, trained: Mapping[NodeId, int]) -> Work:
-        """Answers a node that has run dry.
-
-        Args:
-            trained: Rows of this epoch that each node has taken from its feed.
-        """
+        """Answers a node that has run dry; `trained` are the rows that each node has taken from this epoch's feed."""
         span = message.span
         book = self.book(span.stream, span.epoch)
         said = Work(ended=book.ended, fed=book.ended, rows=sum(book.rows.values()) if book.ended else None)
@@ -301,8 +278,8 @@ class Ledger:
         return {node: place for node, place in self._places.items() if node in takers}
 
     def _nearest(self, book: StreamBook, message: LeaseRequest, places: Mapping[NodeId, FeedAddress]) -> NodeId | None:
-        """Returns the node that gets a split; None where nobody takes rows now."""
-        # What follows a lost one may take long before it trains: it must have begun to.
+        """Returns the node that gets a split; None while no node takes rows."""
+        # A successor may take long before it trains: it must have begun to.
         places = {n: p for n, p in places.items() if p.data is not None and (n in book.begun or not p.follows)}
         if not places:
             return None
@@ -313,7 +290,7 @@ class Ledger:
 
 
 def _load(book: StreamBook, nodes: Sequence[NodeId]) -> dict[NodeId, tuple[int, int]]:
-    """Returns for each node how many splits were leased to it, and their rows as far as they are known."""
+    """Returns the number of splits leased to each node, and their rows as far as they are known."""
     splits, rows = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0)
     for split, node in book.leases.items():
         if node in splits:

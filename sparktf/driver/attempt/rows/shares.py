@@ -18,12 +18,12 @@ from sparktf.wire.control import AssignmentAnswer
 
 
 def done_of(cursor: Cursor, stream: Stream, epoch: int) -> tuple[Interval, ...]:
-    """Returns what is done of a stream in an epoch, where an attempt begins at `cursor`."""
+    """Returns the intervals of a stream's epoch that are done, where an attempt begins at `cursor`."""
     return cursor.done if stream is Stream.TRAIN and epoch == cursor.epoch else ()
 
 
 def keeps(config: JobConfig) -> bool:
-    """Returns whether nodes keep what Spark feeds them for later epochs."""
+    """Returns whether nodes keep the rows that Spark feeds for later epochs."""
     return config.data.cache != "off" and config.train.epochs > 1
 
 

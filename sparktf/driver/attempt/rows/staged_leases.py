@@ -1,4 +1,4 @@
-"""Which rows of an epoch that Spark feeds are not trained yet, where workers train as they go.
+"""The untrained rows of an epoch that Spark feeds, where workers train as they go.
 
 Only the nodes know which of them has which rows: one that has run dry takes some from another. This book makes sure
 that each row is trained once: a receipt counts only rows of a sealed split that no earlier receipt contains.
@@ -22,11 +22,7 @@ class StagedLeases:
     """
 
     def __init__(self, done: Sequence[Interval]) -> None:
-        """Knows of no split yet.
-
-        Args:
-            done: What of the epoch's sequence was trained before.
-        """
+        """Begins without splits; `done` are intervals of the epoch's sequence that were trained before."""
         self.left = 0
         self._done = tuple(done)
         self._rows: dict[int, int] = {}
@@ -43,7 +39,7 @@ class StagedLeases:
             self.left += stop - start
 
     def fetched(self, lessee: Lessee, intervals: Sequence[Interval]) -> int:
-        """Notes what an incarnation has trained; returns how many rows that are.
+        """Notes the rows that an incarnation has trained; returns their number.
 
         Raises:
             RowAccountingError: Spark has not fed them, or they are trained already.
@@ -61,11 +57,11 @@ class StagedLeases:
         return rows
 
     def missing(self) -> set[int]:
-        """Returns the splits that have rows which are not trained."""
+        """Returns the splits with untrained rows."""
         return {start // SPLIT_SPAN for start, _ in self._untrained.intervals}
 
     def done(self, split: int) -> list[Interval]:
-        """Returns what of a split is trained, numbered in the epoch's sequence."""
+        """Returns the trained intervals of a split, numbered in the epoch's sequence."""
         first = split * SPLIT_SPAN
         left = within(self._untrained.between(first, first + SPLIT_SPAN), split)
         return [(first + start, first + stop) for start, stop in remaining(self._rows.get(split, 0), left)]

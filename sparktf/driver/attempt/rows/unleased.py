@@ -12,38 +12,26 @@ from sparktf.driver.plan.locality import Groups, ranges
 from sparktf.sequence import Integers, Slices
 
 _AT_ONCE = 256
-"""Slices of a queue that are looked at together."""
+"""Slices of a queue looked at together."""
 _CUTS = 16
-"""How many leases a block is cut into at most: to read a part of a shuffled block is to read all of it."""
+"""The most leases of one block: reading a part of a shuffled block means reading all of it."""
 
 
 class BlockLayout(NamedTuple):
-    """How blocks lie on the hosts of the workers.
+    """How blocks lie on the hosts of the workers."""
 
-    Attributes:
-        block_rows: int64 [n_blocks].
-        hosts: Numbers that the plan gives them.
-        local: For each block, which of the `hosts` are beside it.
-    """
-
-    block_rows: Integers
-    hosts: tuple[int, ...]
-    local: Groups
+    block_rows: Integers  # int64 [n_blocks]
+    hosts: tuple[int, ...]  # The plan's numbers of them
+    local: Groups  # For each block, those of the `hosts` that store it
 
 
 @dataclass(slots=True)
 class Wanted:
-    """What a worker is still to get.
+    """The rows that a worker is still to get."""
 
-    Attributes:
-        rows: About how many.
-        most: No more than that, but for the smallest part of a block that there is.
-        found: What it gets.
-    """
-
-    rows: int
-    most: int
-    found: list[Slices] = field(default_factory=list)
+    rows: int  # About how many
+    most: int  # The most rows, except that the smallest part of a block may exceed it
+    found: list[Slices] = field(default_factory=list)  # The slices that it gets
 
     def add(self, found: Slices) -> None:
         rows = int(found.rows.sum())
@@ -57,21 +45,17 @@ class Wanted:
 class Unleased:
     """Free slices in queues: one for each host with the slices stored there, and one for slices stored on no host.
 
-    A slice stands in the queue of each of its hosts. Those who have their data there take from the front of a queue,
-    others from its back.
+    A slice is in the queue of each of its hosts. Workers on that host take from the front of a queue, others from its
+    back.
 
     Attributes:
         rows: Of all of them.
     """
 
     def __init__(self, slices: Slices, layout: BlockLayout, batch_rows: int) -> None:
-        """Takes slices in the order of the epoch.
-
-        Args:
-            batch_rows: Rows of one update: a part of a block consists of whole updates.
-        """
+        """Takes slices in the order of the epoch; parts of blocks consist of whole updates of `batch_rows` rows."""
         self.rows = int(slices.rows.sum())
-        self._slices = Slices(*(column.copy() for column in slices))  # what is cut gets shorter
+        self._slices = Slices(*(column.copy() for column in slices))  # cut slices get shorter
         self._layout = layout
         self._batch_rows = batch_rows
         self._taken = np.zeros(len(slices.block), bool)
@@ -85,12 +69,12 @@ class Unleased:
         np.add.at(self._left, queue, slices.rows[chosen])
 
     def lease_beside(self, host: int, wanted: Wanted) -> None:
-        """Gives what lies on a host, by the plan's number of it."""
+        """Gives slices that are stored on a host, by the plan's number of it."""
         if host in self._queue_of_host:
             self._take(self._queue_of_host[host], wanted)
 
     def lease_elsewhere(self, wanted: Wanted) -> None:
-        """Gives what lies on no worker's host, then of the hosts where most is left."""
+        """Gives slices that are stored on no worker's host, then those of the hosts with most left."""
         self._take(len(self._layout.hosts), wanted)
         while wanted.rows > 0 and self.rows:
             self._take(int(self._left.argmax()), wanted, from_back=True)
@@ -112,7 +96,7 @@ class Unleased:
                 self._take_part(int(run[count - 1]), wanted)
 
     def _take_part(self, chosen: int, wanted: Wanted) -> None:
-        """Gives the first rows of a slice; none where that were too few, and others are found already."""
+        """Gives the first rows of a slice; none if that were too few, and others are found already."""
         batch = self._batch_rows
         least = max(-(-int(self._layout.block_rows[self._slices.block[chosen]]) // _CUTS), batch)
         if not wanted.found or wanted.most >= least:
@@ -122,7 +106,7 @@ class Unleased:
         wanted.end()
 
     def _open(self, queue: int, *, from_back: bool) -> Integers:
-        """Returns the next slices of a queue that are not taken, and passes by those that are."""
+        """Returns the next slices of a queue that are not taken, and skips those that are."""
         front, back = int(self._front[queue]), int(self._back[queue])
         while front < back:
             seen = slice(max(front, back - _AT_ONCE), back) if from_back else slice(front, min(front + _AT_ONCE, back))
@@ -160,7 +144,7 @@ class Unleased:
         np.subtract.at(self._left, queue, rows[of])
 
     def _queues_of(self, chosen: Integers) -> tuple[Integers, Integers]:
-        """Returns (queue, place among the chosen) wherever a slice stands; of each queue in the order of places."""
+        """Returns (queue, index among the chosen) for each occurrence of a slice; in each queue by index."""
         block, places = self._slices.block[chosen], np.arange(len(chosen))
         local, nowhere = self._layout.local, len(self._layout.hosts)
         first = local.starts[block]
