@@ -23,8 +23,6 @@ AS_ELSEWHERE = {"export_saved_model", "single_node_env"}
 """Functions that two modules of TensorFlowOnSpark have, each under this name: its scripts call both."""
 _NO_NOUN = re.compile(r"(?:(?:Returns|Yields) )?[Ww]hat\b")
 _NO_NUMBER = re.compile(r"\b[Ss]o (?:many|much|long|often)\b")
-NOT_PLAIN_YET = {"executor", "feed", "wire"}
-"""Rooms with docstrings that say "what" or "so many" for a noun or a number that has a name. None is added."""
 
 
 def files() -> list[Path]:
@@ -80,19 +78,17 @@ def test_no_public_name_means_two_things() -> None:
     assert not {name: found for name, found in told.items() if name not in allowed}, "give one of them another name"
 
 
-def docstrings() -> Iterator[tuple[str, str]]:
-    """Yields each docstring of the product with its room."""
+def docstrings() -> Iterator[str]:
+    """Yields each docstring of the product."""
     for path in (ROOT / "sparktf").rglob("*.py"):
-        folders = path.relative_to(ROOT / "sparktf").parts[:-1]
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (found := ast.get_docstring(node)):
-                yield folders[0] if folders else "root", found
+                yield found
 
 
 def test_docstrings_name_things_and_numbers() -> None:
     """Not "Returns what there is of ..." or "Waits for so many"."""
-    held = [text for room, text in docstrings() if room not in NOT_PLAIN_YET]
-    assert not [text for text in held if _NO_NOUN.match(text) or _NO_NUMBER.search(text)]
+    assert not [text for text in docstrings() if _NO_NOUN.match(text) or _NO_NUMBER.search(text)]
 
 
 def test_all_that_is_shown_goes_through_the_one_console_that_takes_no_text_for_markup() -> None:
