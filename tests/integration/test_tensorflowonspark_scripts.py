@@ -105,7 +105,7 @@ def test_nodes_that_do_not_come_in_time_fail_the_script(both: tuple[Answers, Ans
     """As by the real package, which does not say which ones, and whose other nodes go on waiting."""
     ended = both[1].told(RAISING[-1], "ended.json")
     assert ended["status"] == 1
-    assert "2 of 3 nodes came within 5 s; missing: nodes [" in ended["said"]
+    assert "2 of 3 nodes came within 5 s; missing: node " in ended["said"]
 
 
 def test_keras_trains_the_same_on_rows_that_are_fed(both: tuple[Answers, Answers]) -> None:

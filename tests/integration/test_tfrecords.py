@@ -55,7 +55,7 @@ def test_what_is_written_is_read_back_by_us_and_parsed_by_tensorflow(spark: Spar
     df = spark.createDataFrame(rows, schema)
     folder = str(tmp_path / "records")
     assert tfrecords.write(df.repartition(2), folder) == 3
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         tfrecords.write(df, folder)
     assert tfrecords.write(df.coalesce(1), folder, mode="overwrite", compression="gzip") == 3
     assert sorted(path.suffix for path in tmp_path.glob("records/*")) == ["", ".gz"]
