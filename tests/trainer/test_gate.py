@@ -160,7 +160,7 @@ def test_a_champion_that_does_not_fit_is_told_of_by_name(tmp_path: Path, elsewhe
         "an input less": "it needs the input colour, which data.inputs does not have any more",
         "an input of another shape": "its input x is float32 [batch, 2], and data.inputs brings float32 [batch, 3]",
         "an input of another type": "its input x is float32 [batch, 2], and data.inputs brings int64 [batch, 2]",
-        "more classes": "its output y has the shape (1,), and the new model's (3,)",
+        "more classes": "its output y has the shape (1,), and the new model's has (3,)",
     }
 
 

@@ -61,7 +61,7 @@ def test_a_coordinator_compares_rows_that_were_held_out(tmp_path: Path, gang: Lo
     result = gang.train(config)
     numbers = np.stack([held_out[name].to_numpy() for name in lake.NUMBERS], axis=1)
     assert np.isin(stored(result)["inputs/numbers"], numbers).all()
-    assert "predicts as it was trained: 32 rows" in logs_of(result)
+    assert "its predictions agree: 32 rows" in logs_of(result)
     assert FOREIGN not in logs_of(result)
 
 
