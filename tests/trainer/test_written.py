@@ -53,7 +53,7 @@ def test_it_is_refused_before_it_is_trained_or_exported_without_the_file_where_t
 
 
 def test_formats_that_leave_out_what_is_needed_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"export\.formats: must have saved_model"):
+    with pytest.raises(ConfigError, match=r"export\.formats: must include saved_model"):
         job(tmp_path, export={"formats": ["keras"]})
     config = job(tmp_path).model_dump()
     config |= {"train": {"init_from": "published"}, "export": {"formats": ["saved_model"]}}
