@@ -235,7 +235,7 @@ def test_a_table_is_found_behind_its_lookup_however_the_model_is_made(elsewhere:
 def test_of_a_model_that_cannot_be_called_it_is_told_why_its_tables_are_not_known(
     elsewhere: ProcessPoolExecutor,
 ) -> None:
-    why = r"none of the model's 6 variables .* is not known there \(calling its model fails: KeyError: number\): name it"
+    why = r"the model's 6 variables .* is not known there \(calling its model fails: KeyError: number\): name it"
     with pytest.raises(ModelContractError, match=why):
         elsewhere.submit(begun.tables_of_a_subclassed_model, "keras", "number").result()
 
