@@ -234,19 +234,31 @@ def room_of(module: str) -> str:
 
 
 @functools.cache
+def tree_of(path: Path) -> ast.Module:
+    """Parses a file once for all rules."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@functools.cache
+def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """Walks a file's tree once for all rules."""
+    return tuple(ast.walk(tree))
+
+
+@functools.cache
 def imports(path: Path) -> list[Import]:
     """Returns every import of a file, also those in functions and under `if TYPE_CHECKING`."""
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    tree = tree_of(path)
     typing_only = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
         for statement in node.body
         for inner in ast.walk(statement)
     }
     return [
         Import(module, node.lineno, id(node) in typing_only)  # type: ignore[attr-defined]
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         for module in imported_modules(node, path)
     ]
 
@@ -368,10 +380,10 @@ def test_only_entry_points_rule_their_process(path: Path) -> None:
     if str(path.relative_to(ROOT)) in ENTRY_POINTS:
         return
     forbidden = PROCESS_CALLS - WATCH_CALLS if room_of(module_of(path)).startswith("trainer") else PROCESS_CALLS
-    tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+    tree = tree_of(path)
     calls = [
         f"line {node.lineno}: {ast.unparse(node.func)}"
-        for node in ast.walk(tree)
+        for node in nodes(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in forbidden
     ]
     assert not calls
@@ -388,20 +400,20 @@ def test_what_a_strategy_means_is_said_in_one_table() -> None:
 
 def files_with(found: Callable[[ast.AST], Iterator[str]]) -> set[str]:
     """Returns the files of sparktf and jobs in which there is any such place."""
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources("sparktf", "jobs")}
+    trees = {path: tree_of(path) for path in sources("sparktf", "jobs")}
     return {str(path.relative_to(ROOT)) for path, tree in trees.items() if any(found(tree))}
 
 
 def named_strategies(tree: ast.AST) -> Iterator[str]:
     """Yields where a strategy is named."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Constant) and node.value in STRATEGY_NAMES:
             yield f"line {node.lineno}: {node.value}"
 
 
 def asked_strategies(tree: ast.AST) -> Iterator[str]:
     """Yields where is asked which strategy it is."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
         sides += [node.subject] if isinstance(node, ast.Match) else []
         if any(ast.unparse(side).split(".")[-1] == "strategy" for side in sides):
@@ -410,7 +422,7 @@ def asked_strategies(tree: ast.AST) -> Iterator[str]:
 
 def asked_roles(tree: ast.AST) -> Iterator[str]:
     """Yields where a role or the first node is asked for by name."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "Role":
             yield f"line {node.lineno}: {ast.unparse(node)}"
         if isinstance(node, ast.Compare) and ast.unparse(node).endswith((".index == 0", ".index != 0", ".index > 0")):
@@ -421,12 +433,12 @@ def asked_roles(tree: ast.AST) -> Iterator[str]:
 def test_what_a_format_means_is_said_in_its_tables(path: Path) -> None:
     name = str(path.relative_to(ROOT))
     if not name.startswith(MAY_ASK_FOR_FORMATS):
-        assert not list(asked_formats(ast.parse(path.read_text(encoding="utf-8"), name)))
+        assert not list(asked_formats(tree_of(path)))
 
 
 def asked_formats(tree: ast.AST) -> Iterator[str]:
     """Yields where a format is told from another one: by its name, or by what the plan knows of its files alone."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         what = ast.unparse(node) if isinstance(node, (ast.Attribute, ast.Compare, ast.match_case)) else ""
         by_key = isinstance(node, ast.Attribute) and node.attr in KEYS_OF_FORMATS
         if by_key or (isinstance(node, ast.Constant) and node.value in KEYS_OF_FORMATS):
@@ -447,12 +459,12 @@ def test_what_a_simulated_driver_runs_gets_time_and_threads_from_its_clock() -> 
     found = [path for path in sources("sparktf") if room_of(module_of(path)) in RUNS_BY_THE_CLOCK]
     assert len(found) > len(RUNS_BY_THE_CLOCK)
     for path in [*found, *(ROOT / name for name in RUNS_BY_THE_CLOCK_TOO)]:
-        assert not list(own_times(ast.parse(path.read_text(encoding="utf-8")))), path
+        assert not list(own_times(tree_of(path))), path
 
 
 def own_times(tree: ast.AST) -> Iterator[str]:
     """Yields where a file reads this machine's time, waits by it, or starts a thread."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         what = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
         if what in TIME_CALLS or (what.endswith(".wait") and "clock" not in what):
             yield f"line {node.lineno}: {what}"  # type: ignore[attr-defined]
@@ -588,7 +600,7 @@ def tried_imports() -> set[str]:
     return {
         str(path.relative_to(ROOT))
         for path in sources("sparktf", "jobs")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(tree_of(path))
         if isinstance(node, ast.Try)
         and any(is_in(module, PYSPARK) for part in node.body for module in imported_modules(part, path))
     }
@@ -602,13 +614,13 @@ KIND = re.compile(r"^(yarn|local|local\W.*|local-cluster.*|spark:.*|k8s.*)$")
 
 @pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_kind_of_a_master_is_told_by_the_master(path: Path) -> None:
-    if (name := str(path.relative_to(ROOT))) not in MAY_LOOK_AT_MASTERS:
-        assert not list(looked_at_masters(ast.parse(path.read_text(encoding="utf-8"), name)))
+    if str(path.relative_to(ROOT)) not in MAY_LOOK_AT_MASTERS:
+        assert not list(looked_at_masters(tree_of(path)))
 
 
 def looked_at_masters(tree: ast.AST) -> Iterator[str]:
     """Yields where the address of a master is looked at: compared, matched, or taken apart."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         parts: list[ast.expr] = []
         if isinstance(node, ast.Compare):
             parts = [] if ast.unparse(node.comparators[0]) == "None" else [node.left, *node.comparators]
@@ -659,13 +671,13 @@ CHANGES_WHAT_IS_STORED = {"pruning.py": 4, "release.py": 1, "writing.py": 1}
 
 def test_what_others_see_is_changed_by_transactions_alone() -> None:
     paths = [path for path in sources("sparktf", "jobs") if room_of(module_of(path)).partition("/")[0] != "storage"]
-    found = {path.name: len(list(changes(ast.parse(path.read_text(encoding="utf-8"))))) for path in paths}
+    found = {path.name: len(list(changes(tree_of(path)))) for path in paths}
     assert {name: times for name, times in found.items() if times} == CHANGES_WHAT_IS_STORED
 
 
 def changes(tree: ast.AST) -> Iterator[str]:
     """Yields where something that is stored may go, or get another name."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         call = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         if re.search(r"storage(\(.*\))?\.(rename|replace|delete)$", call):
             yield f"line {node.lineno}: {call}"  # type: ignore[attr-defined]
@@ -694,18 +706,17 @@ OPENS_FILE_SYSTEMS = {
 
 
 def test_no_further_place_opens_file_systems() -> None:
-    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources("sparktf", "jobs")}
+    trees = {path: tree_of(path) for path in sources("sparktf", "jobs")}
     found = {str(path.relative_to(ROOT)): len(list(opened_file_systems(tree))) for path, tree in trees.items()}
     assert {name: times for name, times in found.items() if times} == OPENS_FILE_SYSTEMS
 
 
 def opened_file_systems(tree: ast.AST) -> Iterator[str]:
     """Yields where a file opens file systems, or hands on what does; those that it is given, it does not open."""
-    nodes = list(ast.walk(tree))
-    froms = (node for node in nodes if isinstance(node, ast.ImportFrom) and node.module == HOME_OF_FILE_SYSTEMS)
+    froms = (node for node in nodes(tree) if isinstance(node, ast.ImportFrom) and node.module == HOME_OF_FILE_SYSTEMS)
     names = {alias.name for node in froms for alias in node.names}
-    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
-    for node in nodes:
+    called = {id(node.func) for node in nodes(tree) if isinstance(node, ast.Call)}
+    for node in nodes(tree):
         if isinstance(node, ast.Name) and node.id in names and (id(node) in called or node.id.islower()):
             yield f"line {node.lineno}: {node.id}"
 
