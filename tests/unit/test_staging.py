@@ -20,6 +20,7 @@ from sparktf.feed.channel.staged_parts import StagedParts
 from sparktf.feed.channel.staged_rows import Budget, StagedRows
 from sparktf.feed.channel.staging import Staging
 from sparktf.feed.pipeline import NodeFeed
+from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval, Stream, merge, remaining
 from sparktf.storage.file_systems import open_storage
 
@@ -27,6 +28,12 @@ BLOCK_ROWS = 40
 BATCH_ROWS = 16
 PLENTY = 1 << 30
 WAIT_S = 10.0
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each feed's end is found by a look for more rows."""
+    monkeypatch.setattr(KNOBS, "staged_poll_s", 0.001)
 
 
 class Node:
