@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from sparktf.clock import Clock
 from sparktf.config.timeouts import TimeoutsConfig
+from sparktf.driver.attempt.functions import SERVING
 from sparktf.driver.code.function_module import name_functions
 from sparktf.driver.gang.function_gang import FunctionGang
 from sparktf.driver.gang.roster import AgentRecord
@@ -106,7 +107,7 @@ class Guests(FunctionGang):
                 cluster=cluster,
                 default_fs=default_fs.removesuffix("/") if len(default_fs) > len("file://") else default_fs,
                 working_dir=str(Path.cwd()),
-                is_fed=self._fed and job not in ("ps", "evaluator"),
+                is_fed=self._fed and job not in SERVING,
             )
             for number, (job, index) in sorted(self._template.items())
         ]

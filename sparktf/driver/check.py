@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.module import binds, importable, search_path
@@ -27,9 +26,6 @@ from sparktf.driver.spark.masters import HERE, master_of
 from sparktf.errors import SparkTFError
 from sparktf.sequence import PartitionValue
 from sparktf.storage.file_systems import FileSystems
-
-if TYPE_CHECKING:
-    pass
 
 _HERE = {"spark.master": HERE, "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
 

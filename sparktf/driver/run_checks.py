@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.code.module import binds, check_code, require_module, search_path
+from sparktf.driver.code.module import binds, check_code, search_path
 from sparktf.driver.output import check_folder, check_output
 from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.source.choice import check_may_be_fed
@@ -125,12 +125,10 @@ def refuse_run(scene: Scene, warn: Callable[[str], None], before: Collection[Bas
 
 def _code(scene: Scene, found: Findings) -> None:
     config = scene.config
-    check_code(config)
     path = search_path(config.code_folder)
-    for key, module in config.modules.items():
-        origin = require_module(key, module, config.code_folder).origin
-        prepare = ", with prepare" if key == "model" and binds(module, "prepare", path) else ""
-        found.known.append(f"{key}: {config.function_of(key)} of {origin or module}{prepare}")
+    for key, file in check_code(config).items():
+        prepare = ", with prepare" if key == "model" and binds(config.modules[key], "prepare", path) else ""
+        found.known.append(f"{key}: {config.function_of(key)} of {file}{prepare}")
 
 
 def _engine(scene: Scene, found: Findings) -> None:

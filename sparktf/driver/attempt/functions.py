@@ -22,7 +22,8 @@ from sparktf.wire.guest import Deal, DealRequest, GuestNode, GuestPlace
 ATTEMPT = 1
 """There is only one: a failure ends a program."""
 
-_SERVING = ("ps", "evaluator")
+SERVING = ("ps", "evaluator")
+"""Jobs whose functions serve others: they take no rows, and are not waited for."""
 
 
 class Functions(Crew):
@@ -89,7 +90,7 @@ class Functions(Crew):
             self._failures.note(Failure(record, self._clock(), heard_s=trainer.heard_s))
 
     def _working(self) -> list[NodeId]:
-        return [node for node, guest in self.guests.items() if guest.job not in _SERVING]
+        return [node for node, guest in self.guests.items() if guest.job not in SERVING]
 
     # ---- who takes rows ----
 

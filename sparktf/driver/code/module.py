@@ -90,8 +90,8 @@ def require_module(key: str, module: str, beside: Path | None, more: Sequence[st
     return found
 
 
-def check_code(config: JobConfig) -> None:
-    """Refuses a configuration whose modules or functions the driver does not find.
+def check_code(config: JobConfig) -> dict[str, str]:
+    """Refuses a configuration whose modules or functions the driver does not find; returns each module's file by key.
 
     A module that only the nodes have is refused as well: nothing would show whether it has a `prepare`.
 
@@ -100,14 +100,15 @@ def check_code(config: JobConfig) -> None:
         ModelContractError: `model` names none.
     """
     beside = config.code_folder
-    path = search_path(beside)
+    path, files = search_path(beside), {}
     for key, module in config.modules.items():
-        require_module(key, module, beside)
+        files[key] = require_module(key, module, beside).origin or module
         function = config.function_of(key)
         if binds(module, function, path) is False:
             has = ", ".join(sorted(names_of(module, path).functions)) or "none"
             error = ModelContractError if key == "model" else ConfigError
             raise error(f"{key}: module {module!r} has no function {function!r} (it has: {has})")
+    return files
 
 
 def binds(module: str, name: str, path: Sequence[str]) -> bool | None:
