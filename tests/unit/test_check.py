@@ -110,7 +110,7 @@ def test_what_takes_spark_is_said_not_to_be_checked(
 
 def test_slots_that_spark_surely_takes_are_counted(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", config, "--master", "local[2]", "--set", "data.mode=spark"]) == 2
-    assert "2 nodes need as many slots, and Spark feeds them from one besides" in capsys.readouterr().err
+    assert "2 nodes need as many slots and one more for Spark to feed them" in capsys.readouterr().err
 
 
 def test_a_hadoop_configuration_that_cannot_be_read_refuses_the_run(

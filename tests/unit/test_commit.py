@@ -581,6 +581,9 @@ def test_too_little_room_for_the_checkpoints_is_warned_of(tmp_path: Path, storag
     Committer(config, storage, rundir, plan, said.append, clock=SystemClock()).check_room(250_000)
     assert (
         said
-        == [f"{tmp_path} has room for 5.0 MB, and 4 checkpoints of this model may take 12.0 MB (checkpoint.keep: 3)"]
+        == [
+            f"{tmp_path} has room for 5.0 MB, but 4 checkpoints of this model may take 12.0 MB: "
+            "free some space, or lower checkpoint.keep: 3"
+        ]
         * warned
     )

@@ -231,7 +231,7 @@ class TestResult:
         driver = submissions.driver("refused")
         is_refused(driver)
         assert isinstance(ended(driver), PreflightError)
-        assert "the result is not written: another submission holds the run" in driver.said.getvalue()
+        assert "the result was not written: another submission has begun the run" in driver.said.getvalue()
         assert submissions.seen() == {}
         assert os.listdir(submissions.rundir.path) == before
 

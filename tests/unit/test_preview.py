@@ -166,7 +166,7 @@ def test_a_folder_of_somebody_elses_is_refused_as_the_run_would_refuse_it(night:
     LocalStorage().write_bytes(f"{night.folder}/runs/t/2026-11-20/part-0.parquet", b"a row of the lake")
     code, found = night.plan()
     assert code == 2
-    assert "no run has begun there: it holds part-0.parquet" in found.problems[0].message
+    assert "is not empty, but holds no run, only part-0.parquet" in found.problems[0].message
 
 
 def test_an_owner_that_gives_no_sign_of_life_is_told_of(night: Night1) -> None:

@@ -67,10 +67,10 @@ def test_what_a_module_beside_the_program_defines_goes_along(tmp_path: Path, mon
 def test_what_cannot_be_sent_is_refused(tmp_path: Path) -> None:
     with (
         (tmp_path / "open").open("w") as file,
-        pytest.raises(ConfigError, match=r"f: .*must be sent to other processes"),
+        pytest.raises(ConfigError, match=r"f: .*is sent to other processes"),
     ):
         name_functions({"f": lambda: file.name}, tmp_path)
-    with pytest.raises(ConfigError, match="f is to be a function"):
+    with pytest.raises(ConfigError, match="f must be a function"):
         name_functions({"f": 3}, tmp_path)  # type: ignore[dict-item]
 
 
