@@ -125,7 +125,7 @@ def test_bytes_that_are_no_message_are_told_and_read_as_the_plain_reader_does(co
     try:
         feature = read_example(content).get("x")
     except ValueError:
-        with pytest.raises(ValueError, match=r" 1: it is no tensorflow\.Example"):
+        with pytest.raises(ValueError, match=r" 1: it is not a tensorflow\.Example"):
             columns({"x": "array<bigint>"}, usual, content, usual)
         return
     if feature is None or feature[0] in (INT, ListKind.NOTHING):
@@ -194,5 +194,5 @@ def test_a_sequence_example_is_refused_by_name() -> None:
     for record in (context + b"\x12\x02\x0a\x00", b"\x12\x00" + context, b"\x12\x00"):
         with pytest.raises(ValueError, match=r"it is a tensorflow\.SequenceExample, which is not read: write"):
             read_example(record)
-        with pytest.raises(ValueError, match=r"no tensorflow\.Example: it is a tensorflow\.SequenceExample"):
+        with pytest.raises(ValueError, match=r"not a tensorflow\.Example: it is a tensorflow\.SequenceExample"):
             columns({"a": "bigint"}, write_example({"a": (INT, [5])}), record)

@@ -234,7 +234,7 @@ def test_a_fill_value_that_a_later_file_cannot_take_is_told_with_file_and_column
 def test_a_fill_value_that_does_not_fit_is_refused_beforehand(
     tmp_path: Path, column: pa.Array, feature: Any, fill: Any
 ) -> None:
-    with pytest.raises(ConfigError, match=r"data\.fill_null\.c: .* is no "):
+    with pytest.raises(ConfigError, match=r"data\.fill_null\.c: .* is not a "):
         made(tmp_path, [column], feature, fill_null={"c": fill})
 
 
@@ -256,7 +256,7 @@ def test_bytes_of_a_fixed_size_are_masked_and_padded_like_others(tmp_path: Path)
 
 @pytest.mark.parametrize(("pad", "dtype"), [(10**400, "float32"), (10**400, "int64"), (2**64, "uint64")], ids=str)
 def test_a_pad_beyond_its_dtype_is_refused_beforehand(tmp_path: Path, pad: int, dtype: str) -> None:
-    with pytest.raises(ConfigError, match=r"data\.inputs\.x\.pad: 1\d+ is no value of dtype"):
+    with pytest.raises(ConfigError, match=r"data\.inputs\.x\.pad: 1\d+ is not a value of dtype"):
         made(tmp_path, [pa.array([[1]])], {"columns": "c", "shape": [2], "pad": pad, "dtype": dtype})
 
 

@@ -75,7 +75,7 @@ def test_nulls_are_refused_as_any_others(tmp_path: Path) -> None:
 
 
 def test_a_column_that_no_file_has_a_value_of(tmp_path: Path) -> None:
-    with pytest.raises(BadValueError, match="column 'c' is of type null, of which no tensor can be made"):
+    with pytest.raises(BadValueError, match="column 'c' is of type null, which cannot become a tensor"):
         made(tmp_path, [NOTHING, NOTHING])
 
 

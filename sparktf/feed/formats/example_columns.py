@@ -82,7 +82,7 @@ def _chunk(
             made, places = find_features(buffer, starts, stops, types, anew)
             return [(name, _column(made, name, places[name], types[name], refuse, first)) for name in types]
         except MalformedError as error:
-            refuse(first + error.row, "", f"it is no tensorflow.Example: {error}")
+            refuse(first + error.row, "", f"it is not a tensorflow.Example: {error}")
             stops[error.row] = starts[error.row]
         except _UnusualError as error:
             anew[error.rows] = True
