@@ -65,7 +65,7 @@ class TestRows:
     def test_a_refused_row_is_named_as_the_dataframe_names_it(self, tmp_path: Path) -> None:
         write_file(tmp_path / "f.parquet", pa.table({"raw": pa.array([1.0, None]), "label": pa.array([1, 2])}))
         plan = plan_scan(scan_of(tmp_path, {"x": "double", "label": "bigint"}, {"x": "raw"}), inputs={"x": "x"})
-        with pytest.raises(BadValueError, match=r"f\.parquet: column 'x', row 1: null; data\.fill_null\.x names"):
+        with pytest.raises(BadValueError, match=r"f\.parquet: column 'x', row 1: null; set data\.fill_null\.x to"):
             batches(plan, deal(plan)[0])
         filled = plan_scan(
             scan_of(tmp_path, {"x": "double", "label": "bigint"}, {"x": "raw"}), inputs={"x": "x"}, fill_null={"x": 5}

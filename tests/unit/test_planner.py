@@ -505,7 +505,7 @@ class TestFiles:
     def test_a_corrupt_file_is_named(self, lake: Path, content: bytes | None) -> None:
         bad = lake / "part-03.parquet"
         bad.write_bytes(bad.read_bytes()[:-9] if content is None else content)
-        with pytest.raises(CorruptFileError, match=r"part-03\.parquet is no Parquet file that can be read: \w"):
+        with pytest.raises(CorruptFileError, match=r"part-03\.parquet is not a readable Parquet file: \w"):
             plan_lake(lake)
 
     def test_a_file_that_has_a_column_twice(self, tmp_path: Path) -> None:

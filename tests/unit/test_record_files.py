@@ -86,7 +86,9 @@ def test_a_byte_that_is_not_what_it_was_is_told_by_its_place(tmp_path: Path, at:
     content = bytearray(path.read_bytes())
     content[at] ^= 0x10
     path.write_bytes(content)
-    with pytest.raises(CorruptFileError, match=rf"{path} is no TFRecord file .* record at byte [\d,]+: .*({reason})"):
+    with pytest.raises(
+        CorruptFileError, match=rf"{path} is not a readable TFRecord file.* record at byte [\d,]+: .*({reason})"
+    ):
         for _ in stream_records(STORAGE, str(path), 1 << 20):
             pass
 
@@ -95,7 +97,7 @@ def test_a_file_that_breaks_off_or_is_something_else_is_no_tfrecord_file(tmp_pat
     whole = write_records(tmp_path / "f", id_table(0, 50)).read_bytes()
     for content in (whole[:-1], whole[:30], b"PAR1" * 20, gzip.compress(whole)[:-20], gzip.compress(b"PAR1" * 9)):
         (tmp_path / "f").write_bytes(content)
-        with pytest.raises(CorruptFileError, match="is no TFRecord file that can be read"):
+        with pytest.raises(CorruptFileError, match="is not a readable TFRecord file"):
             group_records(STORAGE, str(tmp_path / "f"), 100)
 
 

@@ -70,7 +70,9 @@ def test_fields_of_structs(tmp_path: Path) -> None:
 
 
 def test_nulls_are_refused_as_any_others(tmp_path: Path) -> None:
-    with pytest.raises(BadValueError, match=r"1\.parquet: column 'c', row 0: null; data\.fill_null\.c names a value"):
+    with pytest.raises(
+        BadValueError, match=r"1\.parquet: column 'c', row 0: null; set data\.fill_null\.c to the value"
+    ):
         made(tmp_path, [pa.array([1, 2]), NOTHING])
 
 
