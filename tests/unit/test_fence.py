@@ -259,7 +259,9 @@ class TestFence:
         old, new = Fence(LocalStorage(), rundir), Fence(LocalStorage(), rundir)
         old.acquire(1)
         new.acquire(2)
-        with pytest.raises(FencedOffError, match=r"run t/r belongs to another submission now.*result\.json will hold"):
+        with pytest.raises(
+            FencedOffError, match=r"run t/r belongs to another submission now.*again before .*result\.json exists"
+        ):
             old.acquire(3)
         assert not new.is_gone()
 
