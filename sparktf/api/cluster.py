@@ -95,7 +95,7 @@ class Cluster:
         if config is not None and not isinstance(config, JobConfig):
             raise ConfigError(f"Cluster() takes a JobConfig, not {_in_words(config)}")
         if config is not None and keywords:
-            raise ConfigError(f"a configuration has all settings: {', '.join(keywords)} would be given twice")
+            raise ConfigError(f"the configuration already has all settings: remove {', '.join(keywords)}")
         self._given = config
         self._keywords = keywords
         self._spark = spark
@@ -175,10 +175,10 @@ def _config_of(
     if isinstance(config, JobConfig):
         given = [*(["model"] if model is not None else []), *(["prepare"] if prepare is not None else []), *keywords]
         if given:
-            raise ConfigError(f"a configuration has all settings: {', '.join(given)} would be given twice")
+            raise ConfigError(f"the configuration already has all settings: remove {', '.join(given)}")
         return config, data
     if config is not None and data is not None:
-        raise ConfigError("the data is given twice: once in the place of a configuration, and once as data")
+        raise ConfigError("the data is given twice, in the place of a configuration and as data: remove one of them")
     if model is None:
         raise ConfigError("there is no configuration: give one, or model=, a function that returns the compiled model")
     made = program_config(spark, model, keywords, partial(console.print, markup=False), prepare=prepare)
@@ -197,10 +197,10 @@ def _in_words(value: Any) -> str:
     kind = type(value)
     said = f"a {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__name__}"
     if isinstance(value, Mapping):
-        return f"{said}: JobConfig.model_validate makes a configuration of a mapping"
+        return f"{said}: make a configuration of a mapping by JobConfig.model_validate"
     if isinstance(value, (str, Path)):
-        return f"{said}: load_config reads the configuration in a file, and path= names files of data"
-    return f"{said}: spark.createDataFrame makes a DataFrame of much that is none"
+        return f"{said}: read a configuration file by load_config, and name data files by path="
+    return f"{said}: make a DataFrame of it by spark.createDataFrame"
 
 
 def _default_run_id(spark: SparkSession, name: str) -> str:

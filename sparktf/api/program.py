@@ -50,9 +50,11 @@ def program_config(
     folder = functions_folder(spark)
     if isinstance(model, str):
         if prepare is not None:
-            raise ConfigError("prepare: a model that is named has the prepare of its module: leave it out")
+            raise ConfigError("prepare: a model that is given by name uses prepare of its module: remove this argument")
         if callable(callbacks):
-            raise ConfigError("callbacks: a model that is named has callbacks that are named, as module:function")
+            raise ConfigError(
+                "callbacks: a model that is given by name needs callbacks that are given by name, as module:function"
+            )
         config = _validated({"model": model, "name": model.partition(":")[2], **sections}, spark, say)
         return config
     functions = {name: model}
@@ -69,7 +71,7 @@ def _validated(sections: dict[str, Any], spark: SparkSession, say: Callable[[str
         sections["output"] = {"path": str(sections["output"])}
     if "path" not in sections.get("output", {}):
         path = temporary_output(spark)
-        say(f"output.path is not given: the run goes to {path}, which goes with the session")
+        say(f"output.path is not set: the run is written to {path}, which is deleted at the end of the session")
         sections["output"] = {**sections.get("output", {}), "path": path}
     return JobConfig.model_validate(sections)
 
@@ -89,7 +91,7 @@ def temporary_output(spark: SparkSession, key: str = "output") -> str:
         ConfigError: executors may be on other machines, which cannot reach it.
     """
     if not master_of(str(spark.sparkContext.master)).one_machine:
-        raise ConfigError(f"{key} is not set: executors on other machines need a folder that all of them reach")
+        raise ConfigError(f"{key} is not set: name a folder that executors on all machines can reach")
     return tempfile.mkdtemp(prefix="sparktf-runs-", dir=str(spark.sparkContext._temp_dir))
 
 

@@ -35,7 +35,7 @@ class TrainedModel(str):
     def transform(self, df: DataFrame, columns: str | Mapping[str, str] | None = None, **options: Any) -> DataFrame:
         """Returns the DataFrame with the model's predictions: see `LoadedModel.transform`."""
         if not self:
-            raise ModelContractError("the run has no model: a train(node) exports one by node.export(model)")
+            raise ModelContractError("the run has no model: call node.export(model) in its train(node)")
         return load_model(df.sparkSession, self).transform(df, columns, **options)
 
 
@@ -129,8 +129,8 @@ def _check_code(file: Path, label: str, objects: Mapping[str, Any], registered: 
     foreign = strangers(read_keras_file(file, label).config, modules, {*registered, *objects})
     if foreign:
         raise ModelContractError(
-            f"{label} names code that is neither Keras's nor this program's ({', '.join(foreign[:3])}), which is not "
-            "run: hand it over in custom_objects if it is yours, or take the weights alone by build=: a function "
+            f"{label} names code that belongs neither to Keras nor to this program ({', '.join(foreign[:3])}) and is "
+            "not run: give it in custom_objects if it is yours, or load the weights alone by build=, a function "
             "that returns the model"
         )
 

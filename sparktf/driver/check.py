@@ -68,7 +68,7 @@ def check_run(
         with found.part():
             _try_model(config, plan, found)
     if config.train.init_from is not None:
-        found.left.append(f"whether train.init_from: {config.train.init_from} is there and fits the model")
+        found.left.append(f"whether train.init_from: {config.train.init_from} exists and fits the model")
     return found
 
 
@@ -80,7 +80,7 @@ def _try_model(config: JobConfig, plan: Plan, found: Findings) -> None:
     except SparkTFError as error:
         if not takes_assets:
             raise
-        found.left += (f"{_TAKES} (without what its prepare returns, it was not built: {error})", *_metrics(config))
+        found.left += (f"{_TAKES} (the model was not built, since prepare did not run: {error})", *_metrics(config))
         return
     if known:
         found.known.append(f"model: {known}")
@@ -163,7 +163,9 @@ def _check_columns(config: JobConfig, file_systems: FileSystems, found: Findings
     form = planned_format(config.data.format)
     schema, _ = form.columns(storage, source, config.data, reads, looks_in=False)
     feed_spec(config, schema, source.partitions)
-    found.known.append(f"data: {len(source.files):,} {form.format.title} files at {path}; the first has the columns")
+    found.known.append(
+        f"data: {len(source.files):,} {form.format.title} files at {path}; the columns are those of the first one"
+    )
     validation = config.data.validation
     predicates = {"data.where": config.data.where, "data.validation.where": validation and validation.where}
     used = " and ".join(key for key, predicate in predicates.items() if predicate is not None)

@@ -105,8 +105,8 @@ class Committer:
         needed = count * weights * _NBYTES_PER_WEIGHT
         if free < needed:
             self._warn(
-                f"{root} has room for {free / 1e6:,.1f} MB, and {count} checkpoints of this model may take "
-                f"{needed / 1e6:,.1f} MB (checkpoint.keep: {self._config.checkpoint.keep})"
+                f"{root} has room for {free / 1e6:,.1f} MB, but {count} checkpoints of this model may take "
+                f"{needed / 1e6:,.1f} MB: free some space, or lower checkpoint.keep: {self._config.checkpoint.keep}"
             )
 
     def fence(self, next_attempt: Callable[[int], int]) -> int:

@@ -102,7 +102,9 @@ class EventLog:
         try:
             self._write_segment()
         except StorageError as error:
-            _log.warning("events are kept in memory, the next try is in %g s: %s", self._max_age_s, error)
+            _log.warning(
+                "events are not stored yet and stay in memory; the next try is in %g s: %s", self._max_age_s, error
+            )
             with self._lines_lock:
                 self._due_s = now + self._max_age_s
         finally:

@@ -62,7 +62,7 @@ class Journal:
         try:
             self.flush()
         except StorageError as e:
-            self.display.say(f"the last events of the run are not stored: {e}", "yellow")
+            self.display.say(f"the last events of the run could not be stored: {e}", "yellow")
 
     def end(self) -> None:
         if self._events is not None:

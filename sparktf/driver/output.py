@@ -89,8 +89,7 @@ def check_folder(storage: Storage, rundir: RunDirectory) -> None:
             return
     found = ", ".join(sorted(names)[:_NAMED])
     raise PreflightError(
-        f"{rundir.path} is not empty, and no run has begun there: it holds {found}. Nothing is written there: "
-        "choose another output.path or run id"
+        f"{rundir.path} is not empty, but holds no run, only {found}: choose another output.path or run id"
     )
 
 
@@ -208,8 +207,8 @@ class ResultFile:
         result = read_result(self._storage, path)
         if (result.name, result.run_id) != (self._rundir.name, self._rundir.run_id):
             raise PreflightError(
-                f"{path} is the result of {result.name}/{result.run_id}, and not of {self._rundir.run}: the folder was "
-                "copied or renamed; choose another run id, or take the file away"
+                f"{path} is the result of {result.name}/{result.run_id}, not of {self._rundir.run}, since the folder "
+                "was copied or renamed: choose another run id, or remove the file"
             )
         return result if result.is_repeated_by(self._application) else None
 
@@ -250,12 +249,10 @@ class ResultFile:
         """
         if self._fence.path is None:
             if not self._fence.claim():
-                raise FencedOffError(
-                    f"another submission holds the run, or was cut off: {self._rundir.path} is its own"
-                )
+                raise FencedOffError(f"another submission has begun the run: nothing is written in {self._rundir.path}")
             if self.standing() is not None:
                 self._fence.give_up()
-                raise FencedOffError(f"another submission has ended the run: {self._rundir.result} is its own")
+                raise FencedOffError(f"another submission has ended the run: its {self._rundir.result} is not replaced")
         content = result_content(result)
         self.last_steps.announce(content, steps)
         self._fence.put(self._rundir.result, content)
@@ -338,9 +335,9 @@ class Tenure:
             if self.results.last_steps.left():
                 self._begin(say, wait=wait)
         except OwnedError as e:
-            say(f"what follows the result is another submission's: {e}")
+            say(f"the steps after the result are left to another submission: {e}")
         except SparkTFError as e:
-            say(f"what follows the result is not done: {e}")
+            say(f"the steps after the result were not done: {e}")
 
     def end(self) -> None:
         """Releases the run for the next submission, once all is written."""

@@ -107,7 +107,7 @@ class Run:
             e.result = self._finish(record_of(e, time_s=self._clock.wall_s()))
             raise
         except KeyboardInterrupt:
-            stopped = RunInterruptedError("interrupted; the same run id goes on from the last checkpoint")
+            stopped = RunInterruptedError("interrupted; submit the same run id again to go on from the last checkpoint")
             self._finish(record_of(stopped, time_s=self._clock.wall_s()))
             raise
         except Exception as e:  # the run's edge: a defect of ours must reach result.json too
@@ -334,7 +334,7 @@ class Run:
                 self._take(RunEvent.FAIL)
                 fenced_off, result = e, self._summary(record_of(e, time_s=self._clock.wall_s()))
             else:
-                self._display.say(f"the result is not written: {e}", "yellow")
+                self._display.say(f"the result was not written: {e}", "yellow")
         except OSError as e:
             self._display.say(f"the result could not be written: {e}", "red")
         print_result(self._gang.console, result)
@@ -356,7 +356,7 @@ class Run:
         try:
             self._fence.tidy()  # first of all: it makes room
         except StorageError as e:
-            self._journal.warn(f"uploads that were not committed stay for the next run of this id to remove: {e}")
+            self._journal.warn(f"uncommitted uploads are left for the next submission of this run to remove: {e}")
         self._results.write(result, self._hooks.last_steps(self._config))
         with suppress(StorageError):  # then a last step that reads them has those that are there
             self._journal.flush()

@@ -176,7 +176,7 @@ def _can_be_read(scene: Scene, found: Findings) -> None:
         raise PreflightError(f"output.path cannot be read: {error}") from error
     if rundir is not None:
         check_folder(storage, rundir)
-    found.unknown.append("whether output.path can be written, since nothing is")
+    found.unknown.append("whether output.path can be written, since nothing is written there")
 
 
 def _may_be_fed(scene: Scene, found: Findings) -> None:
@@ -195,8 +195,8 @@ def _speculation(scene: Scene, found: Findings) -> None:
 def _room_beside_nodes(scene: Scene, found: Findings) -> None:
     if not scene.leaves_slots:
         raise PreflightError(
-            "this cluster's nodes hold all cores of their executors, and Spark is to feed them now: "
-            "begin with a training that Spark feeds, or use a cluster of its own"
+            "this cluster's nodes hold all cores of their executors and leave none for Spark to feed them: begin "
+            "with a training that Spark feeds, or use a separate cluster"
         )
 
 

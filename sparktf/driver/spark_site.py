@@ -105,8 +105,8 @@ class SparkSite:
             check_slots(self._slots, config.cluster, feeders=True)
         if self._agents is not None and not self._agents.leaves_slots:
             raise PreflightError(
-                "this cluster's nodes hold all cores of their executors, and Spark is to compute data.checks now: "
-                "use a cluster of its own"
+                "this cluster's nodes hold all cores of their executors and leave none for Spark to compute "
+                "data.checks: use a separate cluster"
             )
         cores = self._spark.sparkContext.defaultParallelism
         return statistics_of(self._spark, self._origin_of(config), config, plan, self.file_systems, cores)
@@ -155,7 +155,7 @@ class SparkSite:
         if self._master.grants_executors:
             count = self._ask_for_executors(config, plan, voice.warn)
         elif config.cluster.placement == "data" and plan.hosts:
-            voice.warn(f"{self.place} places executors as it likes: cluster.placement: data needs YARN")
+            voice.warn(f"cluster.placement: data needs YARN, since {self.place} does not place executors by host")
         feeders = bool(plan.staged)
         # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
         # cores, and one of each executor is chosen.
@@ -218,7 +218,7 @@ class SparkSite:
         try:
             return max(ask_beside(wanted, nodes, readers, held, ask), nodes)
         except Py4JError as e:
-            warn(f"executors cannot be asked for at the hosts of the data: {str(e).splitlines()[0]}")
+            warn(f"executors cannot be requested on the hosts of the data: {str(e).splitlines()[0]}")
             return nodes
 
     def _conf(self) -> dict[str, str]:

@@ -139,7 +139,7 @@ class Agent:
             shared = self._settings.nurseries or _local_dir()
             return Nursery(self._base, trainer_environment(self._base), also, Path(shared) if shared else None)
         except OSError as e:
-            print(f"sparktf agent {self._partition}: there is no nursery: {e}", file=sys.stderr)
+            print(f"sparktf agent {self._partition}: the nursery could not be started: {e}", file=sys.stderr)
             return None
 
     def _register(self) -> None:
@@ -182,7 +182,9 @@ class Agent:
 
     def _begin_anew(self) -> None:
         """Becomes another agent, without a trainer: the driver must not mistake it for the old one."""
-        print(f"sparktf agent {self._partition}: the driver gave it up: it registers anew", file=sys.stderr)
+        print(
+            f"sparktf agent {self._partition}: the driver gave this agent up, and it registers again", file=sys.stderr
+        )
         if self._trainer is not None:
             self._trainer.kill()
             self._trainer = None
@@ -203,7 +205,7 @@ class Agent:
     def _replace_nursery(self, now_s: float) -> None:
         """Starts another nursery if the old one was killed with the trainer, or the next trainers would start late."""
         if self._nursery is not None and self._nursery.has_ended():
-            print(f"sparktf agent {self._partition}: its nursery died: another one imports", file=sys.stderr)
+            print(f"sparktf agent {self._partition}: its nursery died, and another one is started", file=sys.stderr)
             self._nursery.close()
             self._nursery = self._start_nursery()
             self._imports_since_s = now_s

@@ -200,7 +200,7 @@ class Nursery:
             return OSError("it died")
         code = self._kill(self._pid)
         said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip().splitlines()
-        return OSError(f"it died, exit code {code}" + (f": {said[-1]}" if said else ""))
+        return OSError(f"it died with exit code {code}" + (f": {said[-1]}" if said else ""))
 
     def _kill(self, pid: int) -> int:
         """Ends the process, which no other agent uses; returns its exit code."""

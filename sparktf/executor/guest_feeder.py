@@ -55,7 +55,7 @@ def feed_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) ->
         else:
             _send_all(itertools.chain([first], batches), _nearest(split, settings.places), settings)
     except flight.FlightError as error:
-        raise NodeLostError(f"partition {split}: a node took no more rows: {_line(error)}") from error
+        raise NodeLostError(f"partition {split}: a node did not take all rows: {_line(error)}") from error
 
 
 def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> Iterator[Any]:
@@ -81,7 +81,7 @@ def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) 
                 raise
             sent.result()
     except flight.FlightError as error:
-        raise NodeLostError(f"partition {split}: a node gave no results: {_line(error)}") from error
+        raise NodeLostError(f"partition {split}: a node did not give its results: {_line(error)}") from error
 
 
 def _send(writer: flight.FlightStreamWriter, batches: Iterable[pa.RecordBatch]) -> None:

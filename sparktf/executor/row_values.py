@@ -157,7 +157,7 @@ def _times(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     accepted = next((accepted for test, accepted in _TIMES if test(kind)), ())
     for found in _types(values):
         if not issubclass(found, accepted) or found.__name__ == _NO_TIME:
-            raise TypeError(f"a {found.__name__} is no value of type {kind}")
+            raise TypeError(f"a {found.__name__} is not a value of type {kind}")
     if pt.is_timestamp(kind) and kind.tz is not None:
         values = [_with_zone(value) for value in values]
     return pa.array(values, kind)

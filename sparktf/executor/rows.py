@@ -80,7 +80,7 @@ def _refused(
             # The first row fits, or it would be reported already: beside it, a row of another kind fails.
             columns = field_columns([batch[0], row], schema.names, names)
         except UNFIT:
-            return BadValueError(f"{where}: a {type(row).__name__}, where others are {type(batch[0]).__name__}")
+            return BadValueError(f"{where}: a {type(row).__name__}, but the first row is a {type(batch[0]).__name__}")
         for field, (_, value), values in zip(schema, columns, seen, strict=True):
             values.append(value)
             reason = _value_reason(field.name, value, field.type) or _mixed_reason(field.name, values, field.type)
@@ -123,7 +123,7 @@ def _value_reason(name: str, value: Any, kind: pa.DataType) -> str:
         found = next(filter(None, reasons), "")
         if found:
             return found
-    return f"column {name!r}: {_shown(value)} is no value of type {kind}"
+    return f"column {name!r}: {_shown(value)} is not a value of type {kind}"
 
 
 def _mixed_reason(name: str, values: Sequence[Any], kind: pa.DataType) -> str:
@@ -138,9 +138,9 @@ def _mixed_reason(name: str, values: Sequence[Any], kind: pa.DataType) -> str:
     else:
         return ""
     there = [value for value in values if value is not None]
-    mixed = f"column {name!r}: a {type(there[-1]).__name__}, where others are {type(there[0]).__name__}"
+    mixed = f"column {name!r}: a {type(there[-1]).__name__}, but other values are {type(there[0]).__name__}"
     if not pt.is_struct(kind):
-        return f"column {name!r}: {_shown(there[-1])} is of another kind than other values"
+        return f"column {name!r}: {_shown(there[-1])} is of another type than the other values"
     fields = [field.name for field in kind]
     try:
         columns = field_columns(there, fields, fields)

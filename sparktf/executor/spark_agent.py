@@ -16,7 +16,7 @@ def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) 
     del rows
     context = TaskContext.get()
     if context is None:
-        raise LifecycleError("an agent was started outside of a Spark task")
+        raise LifecycleError("an agent can only be started in a Spark task")
     run_agent(partition, settings, context.taskAttemptId())
     yield partition
 

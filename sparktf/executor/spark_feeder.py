@@ -23,7 +23,7 @@ def feed_partition(batches: Iterable[pa.RecordBatch], settings: FeederSettings) 
     """The function of Spark's `mapInArrow`: sends the partition to its node."""
     context = TaskContext.get()
     if context is None:
-        raise LifecycleError("a feeder was started outside of a Spark task")
+        raise LifecycleError("a feeder can only be started in a Spark task")
     _leave_modules_alone()
     split = context.partitionId()
     feed(split, whole(batches), settings)

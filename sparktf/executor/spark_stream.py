@@ -33,7 +33,7 @@ def unbroken(batches: Iterable[_T], connection: int) -> Iterator[_T]:
     """Passes on batches from a socket; raises `ControlError` if they end because the connection was closed."""
     yield from batches
     if _is_over(connection):
-        raise ControlError("Spark broke off the partition")
+        raise ControlError("Spark closed the connection before the end of the partition")
 
 
 def _is_over(connection: int) -> bool:

@@ -58,7 +58,7 @@ class TrainerProcess:
         try:
             return nursery.fork(trainer_environment(self._work), log)
         except OSError as e:
-            said = f"sparktf: the nursery cannot fork this trainer, which therefore starts slowly: {e}\n"
+            said = f"sparktf: the nursery cannot fork this trainer, so that it starts slowly: {e}\n"
             print(said, end="", file=sys.stderr)
             log.write(said.encode())
             log.flush()

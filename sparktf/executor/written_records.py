@@ -42,7 +42,7 @@ def write_records(batches: Iterable[pa.RecordBatch], settings: WriterSettings) -
     """
     context = TaskContext.get()
     if context is None:
-        raise LifecycleError("records were to be written outside of a Spark task")
+        raise LifecycleError("records can only be written in a Spark task")
     # A name for each attempt of a task: the driver deletes the files of failed and speculative ones.
     attempt = context.taskAttemptId()
     name = f"part-{context.partitionId():05d}-{attempt}.tfrecord{'.gz' if settings.compresses else ''}"

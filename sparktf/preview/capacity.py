@@ -95,7 +95,7 @@ def room_elsewhere(config: JobConfig, slots: Slots) -> Capacity:
             master=slots.master.url,
             nodes=config.cluster.nodes,
             node_mib=config.cluster.node_memory.mib,
-            said=f"the capacity of {slots.master.url} is not asked for",
+            said=f"the capacity of {slots.master.url} is unknown",
         )
     )
 

@@ -207,7 +207,7 @@ class _Look:
             if step is Step.LOOK_AGAIN:
                 self.found.warnings.append(
                     f"the run is owned by {term.owner or 'another submission'}, which gave no sign of life just now: "
-                    f"it is taken over once it has given none for {self.config.timeouts.owner:g} s (timeouts.owner)"
+                    f"it is taken over after {self.config.timeouts.owner:g} s without one (timeouts.owner)"
                 )
         return run
 

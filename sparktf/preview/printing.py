@@ -92,7 +92,7 @@ def _data(data: DataForecast) -> Iterator[tuple[str, str]]:
             f"{_counted(stream.row_groups, 'row group')}, {_counted(stream.shuffle_blocks, 'shuffle block')}",
         )
     if data.planned == "before":
-        yield "plan", "stored with the run, which reads the same again"
+        yield "plan", "stored with the run, which reads the same data again"
 
 
 def _checks(forecast: Forecast) -> Iterator[tuple[str, str]]:
@@ -104,9 +104,9 @@ def _checks(forecast: Forecast) -> Iterator[tuple[str, str]]:
     broken = sum(finding.level == "refuse" for finding in checks.findings)
     words.append(f"footers decide {len(checks.judged)} of {len(checks.judged) + len(checks.left)} bounds")
     if checks.findings:
-        words.append(f"not held are {broken} to refuse and {len(checks.findings) - broken} to warn")
+        words.append(f"{broken} bounds of refuse and {len(checks.findings) - broken} of warn do not hold")
     if checks.left:
-        words.append(f"rows decide {_named(checks.left, _SHOWN_KEYS)}")
+        words.append(f"{_named(checks.left, _SHOWN_KEYS)} need the rows")
     yield "checks", "; ".join(words)
 
 
@@ -124,7 +124,10 @@ def _updates(forecast: Forecast) -> str:
 def _locality(locality: LocalityForecast) -> str:
     if locality.share is None and not locality.asked:
         if locality.hosts_with_data:
-            return f"{locality.hosts_with_data:,} hosts hold blocks, and executors come where the cluster likes"
+            return (
+                f"{locality.hosts_with_data:,} hosts hold blocks, but the cluster places executors without regard to "
+                "them"
+            )
         return "not known: the file system does not say where its blocks lie"
     words = [f"{locality.share:.0%} of the bytes on their reader's host"] if locality.share is not None else []
     words.append(f"{locality.hosts_with_data:,} hosts hold blocks")
@@ -186,11 +189,14 @@ def _times(forecast: Forecast) -> Iterator[tuple[str, str]]:
 
 def _limit(forecast: Forecast) -> str:
     times = forecast.times
-    words = [f"{times.limit}, which is {_clock(times.due or '')}", f"{roughly(times.reserve_s or 0)} left for the end"]
+    words = [
+        f"{times.limit}, which is {_clock(times.due or '')}",
+        f"{roughly(times.reserve_s or 0)} reserved for the end",
+    ]
     if times.in_time:
         words.append("all epochs are trained by then")
     elif times.epochs_in_time is not None:
-        words.append(f"about {times.epochs_in_time:.1f} epochs of all are trained by then")
+        words.append(f"about {times.epochs_in_time:.1f} epochs are trained by then")
     return "; ".join(words)
 
 

@@ -94,8 +94,8 @@ def publish_past_gate(
     def check_champion(current: int | None) -> None:
         if current != comparison.champion_version:
             raise NotComparedError(
-                f"gate: the model was compared with {comparison.champion or 'none'}, but "
-                f"{'none' if current is None else f'version {current}'} is published now; {_AGAIN}"
+                f"gate: the model was compared with {comparison.champion or 'no model'}, but "
+                f"{'no model' if current is None else f'version {current}'} is published now; {_AGAIN}"
             )
 
     check_champion(serving.current())
@@ -104,7 +104,7 @@ def publish_past_gate(
     return serving.publish(release, check_owner, check_champion)
 
 
-_AGAIN = "submit the same run id again: it trains nothing more, and compares anew"
+_AGAIN = "submit the same run id again: it trains nothing more, and only compares again"
 
 
 def _why(error: ErrorRecord | None) -> str:
@@ -112,5 +112,5 @@ def _why(error: ErrorRecord | None) -> str:
 
 
 def _in_words(comparison: Comparison) -> str:
-    kept = f"the gate keeps {comparison.champion}" if comparison.champion else "the gate lets nothing through"
+    kept = f"the gate keeps {comparison.champion}" if comparison.champion else "the gate rejects the model"
     return f"{kept}: {comparison.reason}"

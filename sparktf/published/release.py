@@ -134,8 +134,7 @@ def release_of(
     """
     if not result.model:
         raise ModelContractError(
-            f"run {rundir.name}/{rundir.run_id} has no model to publish: its train(node) has not called "
-            "node.export(model)"
+            f"run {rundir.name}/{rundir.run_id} has no model to publish: call node.export(model) in its train(node)"
         )
     today = dt.datetime.fromtimestamp(now_s, dt.UTC).date().isoformat()
     return Release(storage, rundir, result, date or today, now_s, read, mlmodel or {})

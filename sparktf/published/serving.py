@@ -330,7 +330,7 @@ class Serving:
         found = [version for version in versions if version.number == to]
         if not found:
             there = ", ".join(str(version.number) for version in versions)
-            raise ConfigError(f"{self._name} has no version {to}: there is {there or 'none'}")
+            raise ConfigError(f"{self._name} has no version {to}; its versions: {there or 'none'}")
         return found[0]
 
     def _make_current(self, turn: Turn, version: Version) -> int:

@@ -65,7 +65,7 @@ class LocalStorage(Storage):
 
     def stat(self, path: str) -> FileEntry:
         path = local_path(path)
-        with storage_errors("look at", path):
+        with storage_errors("access", path):
             return _entry(path, self._prefix)
 
     def list(self, path: str) -> tuple[FileEntry, ...]:
@@ -132,7 +132,7 @@ class LocalStorage(Storage):
 
     def free_nbytes(self, path: str) -> int:
         path = local_path(path)
-        with storage_errors("look at", path):
+        with storage_errors("access", path):
             return shutil.disk_usage(path).free
 
     def probe(self, path: str) -> None:

@@ -110,7 +110,7 @@ def test_a_worker_whose_host_is_cut_off_in_an_update_is_the_cause_and_training_g
     assert first.root_cause is not None, run.output()
     # Told by the coordinator, which cannot go on, though all others could; or of it, where TensorFlow keeps it quiet.
     told = rf"{node} at {host}\..* is lost, and a call to it does not end"
-    of_it = rf"chief 0 on .* was silent for 10 s; it may have waited for a lost one: {node} on {host}\."
+    of_it = rf"chief 0 on .* was silent for 10 s; it may have waited for a lost node: {node} on {host}\."
     assert re.match(f"{told}|{of_it}", first.root_cause.message)
     assert host not in {name.partition(".")[0] for name in second.hosts}
     rows = 3 * GROUPS_PER_FILE * ROWS_PER_GROUP

@@ -128,10 +128,10 @@ def test_a_committer_that_is_fenced_off_cannot_commit(
     commit(old, storage, rundir, write_local(tmp_path / "1", 1), 1)
     new.fence.acquire(2)
     storage.write_bytes(f"{rundir.model}/x", b"of the new one")
-    with pytest.raises(FencedOffError, match="has fenced this one off"):
+    with pytest.raises(FencedOffError, match="belongs to another submission now"):
         commit(old, storage, rundir, write_local(tmp_path / "2", 2), 2)
     staged = rundir.staged(1, "model")
-    with pytest.raises(FencedOffError, match="has fenced this one off"):
+    with pytest.raises(FencedOffError, match="belongs to another submission now"):
         old.commit_model(upload_folder(storage, write_local(tmp_path / "model", 2), staged), staged, rundir.model)
     for change in (lambda: lost.put(rundir.result, b"{}"), lambda: lost.take_in(rundir.model), lambda: lost.acquire(3)):
         with pytest.raises(FencedOffError):

@@ -159,7 +159,7 @@ class TestRefusals(Unbroken):
         ):
             away = FileSystems(timeouts=Timeouts(0.5, 0.5, 1)).open(path)
             with pytest.raises(
-                StorageUnavailableError, match=rf"cannot look at {path}: ({reason}).*after 1 s of trying"
+                StorageUnavailableError, match=rf"cannot access {path}: ({reason}).*after 1 s of trying"
             ):
                 away.stat(path)
 

@@ -108,7 +108,7 @@ def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(hadoop: MiniHadoop,
 def test_a_run_that_preflight_refuses_returns_2(hadoop: MiniHadoop, failed: Failed) -> None:
     said = failed.refused.output()
     assert failed.refused_code == 2, said
-    assert "memoryOverhead is 512 MiB: --conf spark.executor.memoryOverhead=1664m" in said
+    assert "memoryOverhead is 512 MiB: use --conf spark.executor.memoryOverhead=1664m" in said
     assert "org.apache.spark" not in said
     application = failed.refused.ended_application()
     assert application.final_status == "FAILED"
@@ -140,7 +140,7 @@ def test_a_run_that_nobody_waits_for_is_found_by_its_tag_and_ended_over_yarns_re
 
 REFUSALS = {
     "cluster.trainer_memory_mib=4096": "YARN's queue default gives a container at most 4,096 MiB: lower "
-    "cluster.trainer_memory_mib or submit.executor_memory_mib, or have yarn.scheduler.maximum-allocation-mb raised",
+    "cluster.trainer_memory_mib or submit.executor_memory_mib, or raise yarn.scheduler.maximum-allocation-mb",
     "submit.queue=nigth": "submit.queue: nigth does not exist in YARN: name one of default",
     "train.epoch=3": "train.epoch is unknown: did you mean train.epochs?",
     "model=models.digit:build": "model: there is no module models.digit in ",

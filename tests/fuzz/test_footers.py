@@ -68,7 +68,7 @@ def test_rows_that_are_not_there_are_refused_or_set_aside(case: Footer, new_fold
         tell_rows(folder / "1.parquet", case.rows, case.told)
     config = lake_config(folder, shuffle=False, inputs={"id": "id"}, targets={"y": "id"})
     if case.told in _IMPOSSIBLE:
-        with pytest.raises(CorruptFileError, match=r"1\.parquet is no Parquet file that can be read: .*rows"):
+        with pytest.raises(CorruptFileError, match=r"1\.parquet is not a readable Parquet file: .*rows"):
             plan_source(config, open_storage, no_filter)
         return
     plan = plan_source(config, open_storage, no_filter)

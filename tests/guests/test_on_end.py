@@ -138,7 +138,7 @@ def test_the_end_of_a_run_that_is_interrupted_is_told_in_haste(place: Place, mon
     driver.site.clock.passed = interrupt
     with pytest.raises(KeyboardInterrupt):
         driver.train()
-    cause = "interrupted; the same run id goes on from the last checkpoint"
+    cause = "interrupted; submit the same run id again to go on from the last checkpoint"
     assert f"on_end: {cause}" in driver.said.getvalue()
     assert warnings_of(driver) == [f"warning: output.on_end: {command} was ended after 0.5 s: {cause}"]
 

@@ -119,5 +119,5 @@ def test_a_board_has_the_port_that_the_environment_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("port", ["", "http", "-1", "65536"])
 def test_a_board_has_no_port_that_is_none(port: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"{PORT}: '{port}' is no port"):
+    with pytest.raises(ConfigError, match=f"{PORT}: '{port}' is not a port"):
         Board(LOOPBACK, str(tmp_path), {PORT: port})

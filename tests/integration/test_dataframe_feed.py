@@ -256,7 +256,7 @@ class TestResume:
         (tmp_path / "grown").touch()
         outcome = local.train(config, "r", "cases.frames:growing", **options)
         assert (outcome.error, outcome.verdict) == ("DataError", Verdict.DATA_REFUSED)
-        assert "partition 1 of the data has 201 rows; it had 200" in outcome.message
+        assert "partition 1 of the data has 201 rows, but had 200" in outcome.message
 
 
 class TestRefusals:

@@ -44,7 +44,7 @@ def test_bad_rows_are_left_out_and_listed_by_partition_and_row(local: Applicatio
     expected = [(column, f"partition {split} of the data", row, 1, "train") for column, split, row in BAD.values()]
     assert sorted(found) == sorted((epoch, *place) for epoch in (0, 1) for place in expected)
     reasons = {(row["column"], row["reason"].partition(";")[0]) for row in rows}
-    assert reasons == {("a", "null"), ("y", "nan is no value of a target")}
+    assert reasons == {("a", "null"), ("y", "nan cannot be a target")}
     assert any(f"{len(BAD)} rows fail a check" in warning for warning in outcome.done.warnings)
 
 

@@ -179,7 +179,7 @@ def test_a_version_that_is_gone_ends_the_run_that_has_read_it(spark41: Applicati
     made(spark41, kind, "gone", rows=0)
     outcome = spark41.train(config, "r")
     assert (outcome.error, outcome.verdict) == ("SourceNotFoundError", Verdict.DATA_REFUSED)
-    assert f"data.table {table}: version {version}, which this run reads, is there no more" in outcome.message
+    assert f"data.table {table}: version {version}, which this run reads, no longer exists" in outcome.message
     assert "use another --run-id" in outcome.message
 
 
@@ -206,7 +206,7 @@ def test_what_is_not_there_is_refused_by_its_name(spark41: Application, kind: Ki
             "SourceNotFoundError",
             f"data.timestamp: data.table {table} has no version as old as 2020-01-01",
         ),
-        ({"table": table, "timestamp": "2999-01-01"}, "SourceNotFoundError", "2999-01-01 is yet to come"),
+        ({"table": table, "timestamp": "2999-01-01"}, "SourceNotFoundError", "2999-01-01 is in the future"),
         ({"table": "seen", "version": 0}, "ConfigError", "data.version: data.table seen has no versions"),
         ({"table": table, "mode": "direct"}, "ConfigError", f"but it is {'an' if kind == ICEBERG else 'a'} "),
         (

@@ -127,7 +127,7 @@ def test_cells_train_their_functions_and_outlive_what_fails_and_what_is_interrup
 
         trained = cells.run(TRAIN)
         assert not failed(trained), shown(trained)
-        assert "output.path is not given: the run goes to" in shown(trained)
+        assert "output.path is not set: the run is written to" in shown(trained)
         assert trained.outputs[-1].data["image/png"]
         assert "looked at" in shown(cells.run(LOOK)), shown(notebook.cells[-1])
 

@@ -68,9 +68,9 @@ def test_no_spark_job_runs(spark: SparkSession) -> None:
     [
         (
             "dai = '2026-11-01'",
-            r": `dai` is no partition column; `data\.mode: spark` has Spark filter by columns of the",
+            r": `dai` is not a partition column; set `data\.mode: spark` to filter by columns of the",
         ),
-        ("day > '2026' and label is not null", r": `label` is no partition column; `data\.mode: spark` has Spark"),
+        ("day > '2026' and label is not null", r": `label` is not a partition column; set `data\.mode: spark`"),
         ("day >", r"Syntax error at or near end of input"),
         ("region > 5", r"'de' of the type .STRING. cannot be cast"),
         ("region", r"(?i)filter expression .* of type .STRING. is not a boolean"),

@@ -157,7 +157,7 @@ def test_values_come_from_the_columns_that_spark_takes_them_from(spark: SparkSes
 def test_a_filter_that_no_partition_passes_leaves_no_file(spark: SparkSession, lake: Path) -> None:
     scan = scanned(read(spark, lake).where("day = '2027-01-01'"))
     assert scan.files == ()
-    with pytest.raises(EmptySourceError, match=r"data\.table: no file is left to read"):
+    with pytest.raises(EmptySourceError, match=r"data\.table: the partition filters select no file"):
         direct_ids(scan)
 
 
@@ -237,7 +237,7 @@ def test_a_schema_that_the_files_have_not_is_sparks(spark: SparkSession, tmp_pat
     write_file(tmp_path / "lake/f.parquet", id_table(0, 5))
     for schema, reason in (
         ("ID long, label int", r"no column 'ID'"),
-        ("id long, label long", r"column 'label' is of type int, and bigint in Spark"),
+        ("id long, label long", r"column 'label' is of type int, but bigint in Spark"),
         ("id long, label int, later double", r"no column 'later'"),
     ):
         scan = scanned(spark.read.schema(schema).parquet(str(tmp_path / "lake")).withColumnRenamed("ID", "id"))

@@ -149,7 +149,7 @@ def test_rows_that_fail_a_check_end_the_job_or_have_no_prediction(
 ) -> None:
     df = spark.read.parquet(str(lake)).drop("y", "kind").coalesce(1)
     damaged = df.withColumn("c", f.when(f.col("id") % 250 == 7, None).otherwise(f.col("c")))
-    with pytest.raises(Exception, match=r"BadValueError: partition 0: column 'c', row 6: null; data\.fill_null\.c"):
+    with pytest.raises(Exception, match=r"BadValueError: partition 0: column 'c', row 6: null; set data\.fill_null\.c"):
         loaded.transform(damaged).collect()
     rows = loaded.transform(damaged, keep=["id"], max_bad_rows=2).collect()
     assert {row.id for row in rows if row.y is None} == {row.id for row in rows if row.kind is None} == {7, 257}

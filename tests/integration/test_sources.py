@@ -75,7 +75,7 @@ def test_every_kind_of_name_leads_to_the_rows(
         ({"sql": "select * from no_such"}, SourceNotFoundError, r"^data\.sql: .*`no_such` cannot be found"),
         ({"path": Path("/nowhere"), "format": "orc"}, SourceNotFoundError, r"^data\.path: .*/nowhere"),
         ({"path": Path("/"), "format": "no_such"}, ConfigError, r"^data\.path: .*no_such"),
-        ({"table": "days", "version": 3}, ConfigError, r"^data\.version: data\.table days has no versions to choose"),
+        ({"table": "days", "version": 3}, ConfigError, r"^data\.version: data\.table days has no versions; only"),
         ({"table": "saved", "timestamp": "2026-11-20"}, ConfigError, r"^data\.timestamp: data\.table saved has no ver"),
         ({"sql": "selct 1"}, ConfigError, r"^data\.sql: .*Syntax error at or near 'selct'"),
         ({"sql": "select idd from days"}, ConfigError, r"^data\.sql: .*`idd` cannot be resolved"),
@@ -115,7 +115,7 @@ def test_spark_would_read_files_whatever_version_of_them_is_asked_for(
 ) -> None:
     folder = tmp_path / "orc"
     spark.table("days").write.orc(str(folder))
-    with pytest.raises(ConfigError, match=r"^data\.version: data\.path .*/orc has no versions to choose from"):
+    with pytest.raises(ConfigError, match=r"^data\.version: data\.path .*/orc has no versions; only tables of Delta"):
         opened(spark, path=folder, format="orc", version=3)
 
 
@@ -193,10 +193,10 @@ def test_files_that_are_gone_since_spark_listed_them(spark: SparkSession, tmp_pa
 def test_what_is_handed_to_train_must_be_the_only_source_and_rows(spark: SparkSession, lake: Path) -> None:
     df = spark.table("days")
     for config, data, says in (
-        (lake_config(lake), df, r"data\.path names a source, and train\(\) was handed another one"),
+        (lake_config(lake), df, r"data\.path names a source, and train\(\) was given another one"),
         (lake_config(), [1, 2], r"train\(data=\.\.\.\) must be a DataFrame or an RDD, not list"),
         (lake_config(mode="direct"), df.rdd, r"data\.mode: direct needs .*, but the source is an RDD"),
-        (lake_config(), spark.readStream.format("rate").load(), r"a stream without an end"),
+        (lake_config(), spark.readStream.format("rate").load(), r"an endless stream"),
     ):
         with pytest.raises(ConfigError, match=says):
             chosen(spark, config, data)

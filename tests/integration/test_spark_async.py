@@ -98,7 +98,7 @@ def test_too_few_slots_for_all_roles_are_refused_by_their_settings(
     assert (outcome.error, outcome.verdict) == ("PreflightError", Verdict.REFUSED)
     assert outcome.message == (
         "cluster.workers: 5, cluster.ps: 1 and a coordinator: 7 nodes need as many slots, but local[6] has 6: "
-        "use --master 'local[7]', or 'local[8]' if Spark is to feed the nodes, which takes a slot besides; or lower "
+        "use --master 'local[7]', or 'local[8]' if Spark feeds the nodes, which takes one more slot; or lower "
         "cluster.workers or cluster.ps"
     )
 

@@ -154,7 +154,7 @@ def test_a_bad_model_is_refused(local: Application, rows: Path, tmp_path: Path, 
 def test_too_few_slots_are_refused_before_anything_is_held(local: Application, rows: Path, tmp_path: Path) -> None:
     outcome = local.train(job(rows, tmp_path / "runs", "cases.watched:build", cluster={"workers": 7}))
     assert (outcome.error, outcome.verdict) == ("PreflightError", Verdict.REFUSED)
-    assert "local[6] has 6: use --master 'local[7]', or 'local[8]' if Spark is to feed the nodes" in outcome.message
+    assert "local[6] has 6: use --master 'local[7]', or 'local[8]' if Spark feeds the nodes" in outcome.message
 
 
 def test_a_model_module_that_executors_cannot_import_is_refused(local: Application, rows: Path, tmp_path: Path) -> None:

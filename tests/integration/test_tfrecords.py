@@ -99,7 +99,7 @@ def test_what_cannot_be_read_or_written_is_refused_by_name(spark: SparkSession, 
     path = tmp_path / "f"
     path.write_bytes(b"PAR1" * 30)
     calls: list[tuple[type[Exception], str, Callable[[], Any]]] = [
-        (CorruptFileError, f"{path} is no TFRecord file", lambda: tfrecords.read(spark, str(path))),
+        (CorruptFileError, f"{path} is not a readable TFRecord file", lambda: tfrecords.read(spark, str(path))),
         (SourceNotFoundError, "does not exist", lambda: tfrecords.read(spark, str(tmp_path / "none"))),
         (ConfigError, "'x' has type date", lambda: tfrecords.read(spark, str(path), "x date")),
         (

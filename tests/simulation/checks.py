@@ -27,7 +27,7 @@ from sparktf.storage.transactions.checkpoints import MANIFEST, FileManifest, Man
 if TYPE_CHECKING:
     from simulation.world import Submission, World
 
-_NOT_FOLLOWED = ("nobody took its place", "it gets no other", "timeouts.start")
+_NOT_FOLLOWED = ("it was not replaced", "it is not restarted", "timeouts.start")
 """For these reasons an attempt under parameter servers ends with the loss of a worker."""
 
 _STARTS_S = 8.0

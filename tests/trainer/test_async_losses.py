@@ -78,7 +78,7 @@ def lossy(tmp_path_factory: pytest.TempPathFactory, gang: LocalGang, gate: Gate)
     run.kill("001-worker-0.2")  # before anybody knows of the frozen one
     run.wait_for_updates("001-worker-0.3")
     place = run.take_executor("001-worker-1.2")
-    run.wait_for_words("nobody took its place")
+    run.wait_for_words("it was not replaced")
     run.wait_for_stand_in("worker 1")
     run.kill("001-worker-0.3")
     run.wait_for_updates("001-worker-0.4")
@@ -152,7 +152,7 @@ def test_training_goes_on_without_a_worker_whose_place_nobody_takes_until_somebo
     result = lossy.result
     attempt = result.attempts[0]
     lost = attempt.losses[5]
-    late = f"; nobody took its place within timeouts.replace: {REPLACE_S:g} s"
+    late = f"; it was not replaced within timeouts.replace: {REPLACE_S:g} s"
     assert lost.message.startswith(f"worker 1 on {attempt.hosts[0]} ")
     assert lost.message.endswith(late)
     assert f"{lost.message}: training goes on" in result.warnings

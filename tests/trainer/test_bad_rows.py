@@ -66,7 +66,7 @@ def test_all_other_rows_are_trained_on_exactly_once(
     assert sorted(row for update in updates for row in update) == sorted(set(range(ROWS)) - BAD)
     exported = f"{result.model}/model.keras"
     assert elsewhere.submit(reference.compare_training, config, updates, exported).result().difference <= 1e-5
-    expected = dict.fromkeys(NULLS, ("x0", "null")) | dict.fromkeys(NANS, ("price", "nan is no value of a target"))
+    expected = dict.fromkeys(NULLS, ("x0", "null")) | dict.fromkeys(NANS, ("price", "nan cannot be a target"))
     assert listed(result) == expected
     assert any(f"{len(BAD)} rows" in warning for warning in result.warnings)
 

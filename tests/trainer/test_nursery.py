@@ -116,7 +116,7 @@ def test_a_trainer_ends_with_its_nursery_and_the_next_is_forked_by_another_unles
     other.kill()
     training.child(NURSERY, but=other.pid).kill()
     training.child(TRAINER, but=second.pid)
-    wait_for("the reason", lambda: "it died, exit code -9" in training.log(3), within_s=30)
+    wait_for("the reason", lambda: "it died with exit code -9" in training.log(3), within_s=30)
 
 
 class Sharing(NamedTuple):
@@ -168,7 +168,7 @@ def test_who_comes_after_a_nursery_was_killed_has_another_one(tmp_path: Path) ->
     os.kill(trainer.parent, signal.SIGKILL)
     assert _code_of(trainer) == -signal.SIGKILL
     _end_of(trainer)
-    with pytest.raises(OSError, match="it died, exit code -9"):
+    with pytest.raises(OSError, match="it died with exit code -9"):
         first.trainer()
     assert first.nursery.has_ended()
     first.nursery.close()

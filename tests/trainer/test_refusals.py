@@ -142,7 +142,7 @@ def test_a_compiled_model_in_the_place_of_the_function_that_makes_it_is_refused_
 ) -> None:
     said = elsewhere.submit(refused.at_the_door, flavour, str(tmp_path)).result()
     rest = "give def build(params, assets): ...; return model"
-    start = "is to be a function that makes the model and returns it compiled, in the processes that train it, not"
+    start = "must be a function that builds and returns the compiled model in each training process, not"
     assert said == [
         f"ConfigError: model {start} a Functional: {rest}",
         f"ConfigError: build {start} the class Model: {rest}",

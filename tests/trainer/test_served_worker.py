@@ -194,7 +194,7 @@ def test_processes_serve_a_coordinator_without_the_models_module_and_tell_of_the
         coordinator.join()
     (failed,) = driver.failed
     assert (failed.node, failed.record.verdict) == (WORKER, Verdict.DATA_REFUSED)
-    assert "is gone since it was planned" in failed.record.message
+    assert "was deleted after the plan was made" in failed.record.message
     assert nodes.processes[WORKER].collect("a").exit_code == 1
     driver.stops = True
     assert nodes.processes[SERVER].collect("a").exit_code == 0

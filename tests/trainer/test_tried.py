@@ -52,7 +52,7 @@ def test_metrics_that_the_configuration_names_are_compared_with_the_models(
     assert main([*line, "--set", "gate.metrics={loss: {max: 1}}"]) == 0
     out = capsys.readouterr().out
     assert "takes x, h and learns y; its validation metrics are loss" in out
-    assert "# not checked before a run: whether train.init_from: published is there and fits the model" in out
+    assert "# not checked before a run: whether train.init_from: published exists and fits the model" in out
     for wrong in ("gate.metrics={auc: {max: 1}}", "train.keep_metric=auc", "train.early_stopping={metric: auc}"):
         also = ["--set", "train.keep=best"] if "keep" in wrong else []
         assert main([*line, *also, "--set", wrong]) == 2
@@ -67,5 +67,6 @@ def test_what_the_models_code_raises_is_its_error_unless_it_waits_for_what_prepa
     assert capsys.readouterr().err == "model: KeyError: 'loss'\n"
     (tmp_path / "leaf.py").write_text(f"{MODEL}\ndef prepare(df, params): ...\n", encoding="utf-8")
     assert main(line) == 0
-    left = "whether the model takes data.inputs and learns data.targets (without what its prepare returns, it was not"
-    assert f"# not checked before a run: {left} built: model: KeyError: 'loss')" in capsys.readouterr().out
+    left = "whether the model takes data.inputs and learns data.targets"
+    why = "the model was not built, since prepare did not run"
+    assert f"# not checked before a run: {left} ({why}: model: KeyError: 'loss')" in capsys.readouterr().out

@@ -234,7 +234,7 @@ def test_a_coordinator_that_counts_otherwise_than_its_workers_ends_the_attempt(g
     assert [failure.type for failure in gang.attempt.failures] == ["RowAccountingError"]
     assert gang.attempt.failures[0].message == (
         "epoch 0: 100 rows planned, 100 fed, 100 trained, 0 set aside; "
-        "in this attempt 100, 99 and 1 as the coordinator reports it"
+        "the coordinator reports 100 fed, 99 trained and 1 set aside in this attempt"
     )
 
 
@@ -268,16 +268,16 @@ def test_too_many_bad_rows_end_the_attempt_as_soon_as_they_are_told(gang: Gang) 
 
 def test_nobody_but_the_coordinator_tells_where_the_run_is(gang: Gang) -> None:
     done = EpochDone(**gang.sender(ONE), epoch=0, step=1, rows_fed=1, rows_trained=1, complete=True)
-    with pytest.raises(RefusedError, match="worker 0 does not tell where the run is"):
+    with pytest.raises(RefusedError, match="worker 0 does not report progress"):
         gang.attempt.epoch_done(done)
-    with pytest.raises(RefusedError, match="ps 0 does not tell where the run is"):
+    with pytest.raises(RefusedError, match="ps 0 does not report progress"):
         gang.attempt.fetched(Fetched(**gang.sender(PS)))
     assert not gang.attempt.epochs
 
 
 def test_only_workers_lease_rows_and_only_the_coordinator_evaluates(gang: Gang) -> None:
     for node in (CHIEF, PS):
-        with pytest.raises(RefusedError, match=f"{node} leases no rows"):
+        with pytest.raises(RefusedError, match=f"{node} does not lease rows"):
             gang.lease(node, 1)
     for node, stream in ((CHIEF, Stream.TRAIN), (ONE, Stream.TRAIN), (ONE, Stream.VALIDATION), (PS, Stream.VALIDATION)):
         with pytest.raises(RefusedError, match=f"{node} has no share of {stream}"):
@@ -319,7 +319,7 @@ def test_a_checkpoint_that_lacks_a_file_is_not_committed_and_says_which(gang: Ga
     gang.attempt.uploaded(part_of(gang, CHIEF, others=("ckpt.data-1", "ckpt.data-2")))
     gang.attempt.uploaded(part_of(gang, PS, files=(file_of("ckpt.data-2"),)))
     (save,) = gang.attempt.take_saves()
-    assert save.chief.error == "nobody has uploaded ckpt.data-1"
+    assert save.chief.error == "no node has uploaded ckpt.data-1"
 
 
 def test_a_checkpoint_that_a_server_could_not_upload_says_why(gang: Gang) -> None:
@@ -422,7 +422,9 @@ def test_a_frozen_worker_is_lost_by_its_silence_and_refused_when_it_wakes_up(gan
     with pytest.raises(RefusedError, match="counts as lost"):
         gang.attempt.heartbeat(beat)
     gang.attempt.succeed(ONE, "agent 2", "h2", "h2:9")
-    with pytest.raises(RefusedError, match="incarnation 0 of worker 0 in attempt 1 is over: 1 has its place"):
+    with pytest.raises(
+        RefusedError, match="incarnation 0 of worker 0 in attempt 1 is over: incarnation 1 has replaced it"
+    ):
         gang.attempt.heartbeat(beat)
     with pytest.raises(RefusedError, match="is over"):
         gang.attempt.lease_blocks(BlockLeaseRequest(**old, epoch=0, number=1, rows=1))
@@ -435,7 +437,7 @@ def test_a_coordinator_that_falls_silent_with_a_worker_tells_of_it(gang: Gang, l
     cause = root_cause(gang.attempt.failures)
     assert cause.node == "chief 0"
     assert cause.message == (
-        "chief 0 on h0 was silent for 15 s; it may have waited for a lost one: worker 0 on h2 was silent for 15 s"
+        "chief 0 on h0 was silent for 15 s; it may have waited for a lost node: worker 0 on h2 was silent for 15 s"
     )
 
 
@@ -523,7 +525,7 @@ def test_a_place_that_nobody_takes_in_time_gets_a_stand_in_and_then_whoever_come
     assert gang.pass_time(limit_s + 1) is Outcome.RUNNING
     (loss,) = gang.attempt.losses.records
     assert loss.message == (
-        f"worker 0 on h2 exited with -9 (SIGKILL); nobody took its place within timeouts.replace: {limit_s:g} s"
+        f"worker 0 on h2 exited with -9 (SIGKILL); it was not replaced within timeouts.replace: {limit_s:g} s"
     )
     held = WorkersOrder(workers=(WorkerPlace(node=ONE, incarnation=1, stand_in=True),))
     assert gang.beat(CHIEF).orders == (held,)
@@ -556,7 +558,7 @@ def test_without_any_worker_the_attempt_ends_with_the_last_that_was_lost(gang: G
     assert gang.pass_time(limit_s) is Outcome.RUNNING
     assert gang.pass_time(5) is Outcome.FAILED
     assert gang.attempt.vacant() == ()
-    late = f"exited with -9 (SIGKILL); nobody took its place within timeouts.replace: {limit_s:g} s"
+    late = f"exited with -9 (SIGKILL); it was not replaced within timeouts.replace: {limit_s:g} s"
     assert root_cause(gang.attempt.failures).message == f"worker 1 on h3 {late}, and no worker is left"
     assert gang.attempt.losses.records[0].message == f"worker 0 on h2 {late}"
 
@@ -579,7 +581,7 @@ def test_a_worker_that_is_lost_again_and_again_without_training_anything_gets_no
     assert gang.pass_time(1) is Outcome.RUNNING
     assert gang.beat(CHIEF).orders[0].workers[0].stand_in is True  # type: ignore[union-attr]
     assert gang.attempt.losses.records[-1].message == (
-        "worker 0 on h2 exited with -9 (SIGKILL); the last 4 of worker 0 trained no row: it gets no other"
+        "worker 0 on h2 exited with -9 (SIGKILL); the last 4 processes of worker 0 trained no row: it is not restarted"
     )
 
 
@@ -597,7 +599,7 @@ def test_a_successor_gets_its_own_time_to_start(gang: Gang) -> None:
 
 
 def test_nobody_takes_the_place_of_one_that_lives(gang: Gang) -> None:
-    with pytest.raises(LifecycleError, match="worker 0 is ready: nobody can take its place"):
+    with pytest.raises(LifecycleError, match="worker 0 is ready and cannot be replaced"):
         gang.attempt.succeed(ONE, "agent 9", "h9", "h9:1")
 
 
@@ -665,8 +667,8 @@ def test_an_attempt_does_not_begin_with_a_stand_in(starting: Gang) -> None:
     assert starting.pass_time(starting.attempt._timeouts.replace) is Outcome.RUNNING
     assert starting.pass_time(3) is Outcome.FAILED
     cause = root_cause(starting.attempt.failures).message
-    assert "nobody took its place within timeouts.replace" in cause
-    assert "of 2 workers 1 would be left, and 2 are needed" in cause
+    assert "it was not replaced within timeouts.replace" in cause
+    assert "only 1 of 2 workers would be left, but at least 2 are needed" in cause
 
 
 def test_a_worker_whose_trainers_all_end_while_the_gang_starts_ends_the_attempt(starting: Gang) -> None:
@@ -676,7 +678,7 @@ def test_a_worker_whose_trainers_all_end_while_the_gang_starts_ends_the_attempt(
         if number < 3:
             starting.attempt.succeed(TWO, f"agent {number}", "h9", f"h9:{number}")
     assert starting.pass_time(3) is Outcome.FAILED
-    assert "the last 4 of worker 1 trained no row" in root_cause(starting.attempt.failures).message
+    assert "the last 4 processes of worker 1 trained no row" in root_cause(starting.attempt.failures).message
 
 
 def test_a_coordinator_that_a_worker_takes_with_it_while_the_gang_starts_is_followed_too(starting: Gang) -> None:

@@ -305,7 +305,7 @@ def test_a_trainer_that_counts_as_lost_is_heard_no_more(gang: Gang) -> None:
         (Sender(attempt=1, node=NODES[2], incarnation=0), "attempt 1 has no worker 2"),
         (
             Sender(attempt=1, node=NODES[1], incarnation=1),
-            "incarnation 1 of worker 1 in attempt 1 is over: 2 has its place",
+            "incarnation 1 of worker 1 in attempt 1 is over: incarnation 2 has replaced it",
         ),
     ],
     ids=["an attempt that is over", "a node that it has not", "a trainer that another has followed"],
@@ -506,8 +506,8 @@ def test_a_loop_that_one_trainer_has_left_while_another_waits_for_it_is_the_mode
     assert gang.now_s == pytest.approx(163, abs=2)
     assert root_cause(gang.attempt.failures).verdict is Verdict.MODEL_FAILED
     assert gang.cause() == (
-        "train(node) has returned on worker 0 at step 3, with epochs left, and worker 1 waits at step 4: "
-        "leave the loop on all nodes at the same step"
+        "train(node) returned on worker 0 at step 3 before its last epoch, while worker 1 waits at step 4: "
+        "leave the loop at the same step on all nodes"
     )
 
 

@@ -110,7 +110,7 @@ def test_what_takes_spark_is_said_not_to_be_checked(
 
 def test_slots_that_spark_surely_takes_are_counted(config: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", config, "--master", "local[2]", "--set", "data.mode=spark"]) == 2
-    assert "2 nodes need as many slots, and Spark feeds them from one besides" in capsys.readouterr().err
+    assert "2 nodes need as many slots and one more for Spark to feed them" in capsys.readouterr().err
 
 
 def test_a_hadoop_configuration_that_cannot_be_read_refuses_the_run(
@@ -155,8 +155,8 @@ def test_updates_that_are_made_together_are_not_of_rows_that_spark_feeds(
     line = ["check", config, "--master", "local[5]", *(part for set_ in asked for part in ("--set", set_))]
     assert main(line) == 2
     said = capsys.readouterr().err
-    assert said.startswith("data.path is read through Spark, ")
-    assert "and train.replicas_to_aggregate is for rows that workers read from files themselves: " in said
+    assert said.startswith("train.replicas_to_aggregate needs rows that workers read from files themselves, ")
+    assert "but data.path is read through Spark, " in said
 
 
 def test_a_lake_that_spark_alone_reads_has_no_validation_path(
@@ -165,7 +165,7 @@ def test_a_lake_that_spark_alone_reads_has_no_validation_path(
     (tmp_path / "lake/_spark_metadata").mkdir()
     validation = f"data.validation.path={tmp_path}/lake"
     assert main(["check", config, "--master", "local[5]", "--set", validation]) == 2
-    assert "data.validation.path goes with files that trainers read, but " in capsys.readouterr().err
+    assert "data.validation.path needs files that trainers read themselves, but " in capsys.readouterr().err
 
 
 def test_predictions_that_would_replace_the_lake_are_refused(

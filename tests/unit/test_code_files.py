@@ -78,8 +78,8 @@ def test_what_is_too_large_for_code_is_refused_by_its_name(code: Path, monkeypat
     (code / "trees/rows.parquet").write_bytes(bytes(2_000_000))
     with pytest.raises(ConfigError) as caught:
         travelling(code, "trees.forest")
-    assert f"code in {code} is more than the 1 MiB that go to every node" in str(caught.value)
-    assert f"the largest file is {code}/trees/rows.parquet, 2 MB; move" in str(caught.value)
+    assert f"the code in {code} is larger than the 1 MiB that can be sent to every node" in str(caught.value)
+    assert f"the largest file is {code}/trees/rows.parquet, 2 MB: move" in str(caught.value)
 
 
 def test_an_archive_has_the_files_and_another_digest_when_one_changes(code: Path, tmp_path: Path) -> None:

@@ -394,7 +394,7 @@ class TestFence:
         old.fence.acquire(1)
         staged = stage(rundir, 10)
         new.fence.acquire(2)
-        with pytest.raises(FencedOffError, match="has fenced this one off"):
+        with pytest.raises(FencedOffError, match="belongs to another submission now"):
             old.commit(*staged)
         assert new.list() == ()
         assert names(rundir.staging) == []
@@ -403,10 +403,10 @@ class TestFence:
         old, new = open_store(rundir), open_store(rundir)
         old.fence.acquire(1)
         new.fence.acquire(2)
-        with pytest.raises(FencedOffError, match="has fenced this one off"):
+        with pytest.raises(FencedOffError, match="belongs to another submission now"):
             old.commit(*stage(rundir, 10))
         manifest, staged = stage(rundir, 10)
-        with pytest.raises(FencedOffError, match="has fenced this one off"):
+        with pytest.raises(FencedOffError, match="belongs to another submission now"):
             old.commit_model(manifest.files, staged, rundir.model)
         assert not os.path.exists(rundir.model)
         commit(new, rundir, 10, attempt=2)
@@ -417,7 +417,7 @@ class TestFence:
         new = open_store(rundir)
         old = open_store(rundir, InterruptedStorage(before, lambda: new.fence.acquire(2)))
         old.fence.acquire(1)
-        with pytest.raises(FencedOffError, match="has fenced this one off"):
+        with pytest.raises(FencedOffError, match="belongs to another submission now"):
             commit(old, rundir, 10)
         commit(new, rundir, 10, attempt=2)
         assert new.list() == (10,)
@@ -426,7 +426,7 @@ class TestFence:
         second = open_store(rundir)
         open_store(rundir).fence.acquire(1)  # something to sweep, so that the first comes to a rename
         first = open_store(rundir, InterruptedStorage("/swept-", lambda: second.fence.acquire(3)))
-        with pytest.raises(FencedOffError, match="has fenced this one off"):
+        with pytest.raises(FencedOffError, match="belongs to another submission now"):
             first.fence.acquire(2)
         commit(second, rundir, 10, attempt=3)
 
@@ -581,6 +581,9 @@ def test_too_little_room_for_the_checkpoints_is_warned_of(tmp_path: Path, storag
     Committer(config, storage, rundir, plan, said.append, clock=SystemClock()).check_room(250_000)
     assert (
         said
-        == [f"{tmp_path} has room for 5.0 MB, and 4 checkpoints of this model may take 12.0 MB (checkpoint.keep: 3)"]
+        == [
+            f"{tmp_path} has room for 5.0 MB, but 4 checkpoints of this model may take 12.0 MB: "
+            "free some space, or lower checkpoint.keep: 3"
+        ]
         * warned
     )

@@ -387,14 +387,14 @@ def test_bounds_that_say_nothing_are_refused(checks: Any, message: str, tmp_path
     [
         ({"columns": {"lable": {}}}, "no input, target or weight has a column 'lable'; did you mean 'label'?"),
         ({"drift": {"ignore": ["q"]}}, "data.checks.warn.drift.ignore: no input, target or weight has a column 'q'"),
-        ({"columns": {"a": {"length": [1, 2]}}}, "a.length: nothing of the kind is measured of a column of type float"),
+        ({"columns": {"a": {"length": [1, 2]}}}, "a.length: this statistic is not measured for columns of type float"),
         (
             {"columns": {"words": {"mean": [0, 1]}}},
-            "words.mean: nothing of the kind is measured of a column of type array",
+            "words.mean: this statistic is not measured for columns of type array",
         ),
-        ({"columns": {"text": {"min": 0}}}, "text.min: nothing of the kind is measured of a column of type string"),
-        ({"columns": {"a": {"min": "2026-01-01"}}}, "a.min: '2026-01-01' is no value for a column of type float"),
-        ({"columns": {"day": {"min": 3}}}, "day.min: 3.0 is no value for a column of type date"),
+        ({"columns": {"text": {"min": 0}}}, "text.min: this statistic is not measured for columns of type string"),
+        ({"columns": {"a": {"min": "2026-01-01"}}}, "a.min: '2026-01-01' is not a value of type float"),
+        ({"columns": {"day": {"min": 3}}}, "day.min: 3.0 is not a value of type date"),
     ],
 )
 def test_bounds_that_do_not_fit_the_columns_are_refused_by_the_plan(bounds: Any, message: str, tmp_path: Path) -> None:

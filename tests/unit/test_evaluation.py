@@ -144,7 +144,7 @@ def test_a_checkpoint_is_whole_without_the_evaluator(gang: Gang) -> None:
 
 
 def test_nobody_but_the_evaluator_asks_for_commits_or_is_taken_for_one_that_has_evaluated(gang: Gang) -> None:
-    with pytest.raises(RefusedError, match=f"{gang.leaders[0]} evaluates no commits"):
+    with pytest.raises(RefusedError, match=f"{gang.leaders[0]} does not evaluate commits"):
         gang.ask(gang.leaders[0])
 
 
@@ -295,7 +295,7 @@ def test_an_evaluator_that_nobody_follows_is_waited_for_while_others_train_and_n
     failed = gang.attempt.evaluation.failed
     assert failed is not None
     assert failed.message.endswith(
-        f"exited with -9 (SIGKILL); nobody took its place within timeouts.replace: {gang.limits.replace:g} s"
+        f"exited with -9 (SIGKILL); it was not replaced within timeouts.replace: {gang.limits.replace:g} s"
     )
     assert not gang.attempt.failures
 

@@ -103,9 +103,9 @@ def test_what_protobuf_allows_besides_is_read_too() -> None:
 @pytest.mark.parametrize(
     ("kind", "feature", "reason"),
     [
-        ("bigint", (FLOAT, [1.0]), "it has floats, and a column of type int64 is made of integers"),
-        ("float", (BYTES, [b"1"]), "it has bytes, and a column of type float is made of floats"),
-        ("bigint", (INT, [1, 2]), "it has 2 values, and a column of type int64 has one"),
+        ("bigint", (FLOAT, [1.0]), "it has floats, but a column of type int64 is made of integers"),
+        ("float", (BYTES, [b"1"]), "it has bytes, but a column of type float is made of floats"),
+        ("bigint", (INT, [1, 2]), "it has 2 values, but a column of type int64 has one"),
         ("string", (BYTES, [b"a", b"b"]), "it has 2 values"),
         ("tinyint", (INT, [128]), "128 not in range"),
         ("array<smallint>", (INT, [1, -40000]), "-40000 not in range"),
@@ -125,7 +125,7 @@ def test_bytes_that_are_no_message_are_told_and_read_as_the_plain_reader_does(co
     try:
         feature = read_example(content).get("x")
     except ValueError:
-        with pytest.raises(ValueError, match=r" 1: it is no tensorflow\.Example"):
+        with pytest.raises(ValueError, match=r" 1: it is not a tensorflow\.Example"):
             columns({"x": "array<bigint>"}, usual, content, usual)
         return
     if feature is None or feature[0] in (INT, ListKind.NOTHING):
@@ -192,7 +192,7 @@ def test_a_column_of_which_no_feature_can_be_made_is_refused_by_name() -> None:
 def test_a_sequence_example_is_refused_by_name() -> None:
     context = write_example({"a": (INT, [1])})
     for record in (context + b"\x12\x02\x0a\x00", b"\x12\x00" + context, b"\x12\x00"):
-        with pytest.raises(ValueError, match=r"it is a tensorflow\.SequenceExample, which is not read: write"):
+        with pytest.raises(ValueError, match=r"it is a tensorflow\.SequenceExample, which is not supported: write"):
             read_example(record)
-        with pytest.raises(ValueError, match=r"no tensorflow\.Example: it is a tensorflow\.SequenceExample"):
+        with pytest.raises(ValueError, match=r"not a tensorflow\.Example: it is a tensorflow\.SequenceExample"):
             columns({"a": "bigint"}, write_example({"a": (INT, [5])}), record)

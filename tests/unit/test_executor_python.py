@@ -37,13 +37,13 @@ ModuleNotFoundError: No module named 'numpy'
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
             "python3",
             "",
-            r"is Python 3\.9, and the driver's is 3\.11; PYSPARK_PYTHON is not set: set it to a Python that has",
+            r"is Python 3\.9, but the driver's is 3\.11; PYSPARK_PYTHON is not set: set it to a Python that has",
         ),
         (
             'java.io.IOException: Cannot run program "/opt/py": error=2',
             "/opt/py",
             "",
-            r"^the executors' Python, /opt/py, is not",
+            r"^the executors' Python, /opt/py, does not exist; ",
         ),
     ],
 )

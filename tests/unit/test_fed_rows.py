@@ -448,13 +448,15 @@ class TestALoss:
         walk.fed.wanted.clear()
         walk.seal(walk.workers[0], 0, turn=1)
         walk.ledger.end(TRAIN, 2, 2)
-        with pytest.raises(RowAccountingError, match="epoch 2: 7 rows of 1 partitions are with no worker, and none is"):
+        with pytest.raises(RowAccountingError, match="epoch 2: 7 rows of 1 partitions are held by no worker, although"):
             self.settle(walk)
 
     def test_a_partition_that_comes_with_other_rows_is_refused_as_data(self, walk: Walk) -> None:
         walk.books.fetched(told(closed=NODES[0]))
         self.settle(walk)
-        with pytest.raises(DataError, match="partition 0 of the data has 11 rows; it had 10 before a worker was lost"):
+        with pytest.raises(
+            DataError, match="partition 0 of the data has 11 rows, but had 10 before its worker was lost"
+        ):
             walk.seal(walk.workers[0], 0, turn=1, rows=11)
 
     def test_feeders_of_the_turn_before_get_no_lease(self, walk: Walk) -> None:

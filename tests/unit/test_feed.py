@@ -361,7 +361,7 @@ class TestRefusals:
 
     def test_null(self, tmp_path: Path) -> None:
         column = pa.array([1, 2, 3, 4, 5, None, 7])
-        message = "column 'c', row 5: null; data.fill_null.c names a value to put in its place"
+        message = "column 'c', row 5: null; set data.fill_null.c to the value to use instead"
         assert self.refuse(tmp_path, column) == message
         assert self.refuse(tmp_path, column, validation={"fraction": 0.3}) == message
 
@@ -372,16 +372,16 @@ class TestRefusals:
     def test_nan_label(self, tmp_path: Path) -> None:
         column = pa.array([1.0, 2, 3, 4, 5, 6, float("nan")])
         found = self.refuse(tmp_path, column, inputs={"x": "z"}, targets={"y": "c"})
-        assert found == "column 'c', row 6: nan is no value of a target"
+        assert found == "column 'c', row 6: nan cannot be a target"
 
     def test_nan_in_a_packed_target_names_its_column(self, tmp_path: Path) -> None:
         column = pa.array([1.0, 2, 3, 4, float("inf")])
         found = self.refuse(tmp_path, column, inputs={"x": "z"}, targets={"y": ["z", "c"]})
-        assert found == "column 'c', row 4: inf is no value of a target"
+        assert found == "column 'c', row 4: inf cannot be a target"
 
     def test_a_label_beyond_float32(self, tmp_path: Path) -> None:
         found = self.refuse(tmp_path, pa.array([0.0] * 5 + [1e300]), inputs={"x": "z"}, targets={"y": "c"})
-        assert found == "column 'c', row 5: inf is no value of a target"
+        assert found == "column 'c', row 5: inf cannot be a target"
 
     def test_a_row_is_named_right_where_a_fraction_is_held_out(self, tmp_path: Path) -> None:
         column = pa.array([0.0] * 16 + [float("nan")] * 4 + [0.0] * 30)
@@ -389,13 +389,13 @@ class TestRefusals:
         found = self.refuse(tmp_path, column, **data)
         split = next(s for p in deal(plan_lake(tmp_path, **data))[0].pieces for s in p.splits if s.row_group == 4)
         first_kept = min(set(range(4)).difference(held_out_rows(split, 0).tolist()))
-        assert found == f"column 'c', row {16 + first_kept}: nan is no value of a target"
+        assert found == f"column 'c', row {16 + first_kept}: nan cannot be a target"
 
     @pytest.mark.parametrize("weight", [-0.5, float("nan")])
     def test_weights(self, tmp_path: Path, weight: float) -> None:
         column = pa.array([1.0, 0.0, 2.0, 1.0, weight])
         found = self.refuse(tmp_path, column, "z", sample_weight="c")
-        assert found == f"column 'c', row 4: {weight} is no value of a weight"
+        assert found == f"column 'c', row 4: {weight} cannot be a weight"
 
     def test_a_ragged_list(self, tmp_path: Path) -> None:
         column = pa.array([[1, 2]] * 5 + [[3]], pa.list_(pa.int32()))
@@ -405,7 +405,7 @@ class TestRefusals:
     def test_a_null_within_a_list(self, tmp_path: Path) -> None:
         column = pa.array([[1, 2]] * 5 + [[3, None]], pa.list_(pa.int32()))
         found = self.refuse(tmp_path, column, {"columns": "c", "shape": [2]})
-        assert found.startswith("column 'c', row 5: a null within the list; data.fill_null.c names a value")
+        assert found.startswith("column 'c', row 5: a null within the list; set data.fill_null.c to the value")
 
     def test_a_null_list(self, tmp_path: Path) -> None:
         column = pa.array([[1, 2]] * 5 + [None], pa.list_(pa.int32(), 2))
@@ -438,12 +438,12 @@ class TestFiles:
         content = bytearray(file.read_bytes())
         content[2000:2100] = bytes(100)
         rewrite(file, bytes(content))
-        with pytest.raises(CorruptFileError, match=r"f\.parquet is no Parquet file that can be read: .*CRC"):
+        with pytest.raises(CorruptFileError, match=r"f\.parquet is not a readable Parquet file: .*CRC"):
             batches(plan, deal(plan)[0])
 
     def test_a_file_that_is_gone(self, plan: Plan, lake: Path) -> None:
         (lake / "part-03.parquet").unlink()
-        with pytest.raises(SourceNotFoundError, match=r"part-03\.parquet is gone since it was planned"):
+        with pytest.raises(SourceNotFoundError, match=r"part-03\.parquet was deleted after the plan was made"):
             batches(plan, deal(plan)[0])
 
     @pytest.mark.parametrize("rows", [119, 121, 10])

@@ -26,18 +26,18 @@ from sparktf.storage.file_systems import open_storage
 TRAIN, VALIDATION = Stream.TRAIN, Stream.VALIDATION
 ROWS = 90
 BAD = {
-    3: ("number", "null; data.fill_null.number names a value to put in its place"),
-    4: ("text", "null; data.fill_null.text names a value to put in its place"),
-    17: ("label", "nan is no value of a target"),
+    3: ("number", "null; set data.fill_null.number to the value to use instead"),
+    4: ("text", "null; set data.fill_null.text to the value to use instead"),
+    17: ("label", "nan cannot be a target"),
     18: ("small", "300 does not fit dtype int8 of input:small"),
     19: ("list", "a list of 1 values, not 2"),
-    20: ("list", "null; data.fill_null.list names a value to put in its place"),
-    21: ("list", "a null within the list; data.fill_null.list names a value to put in its place"),
+    20: ("list", "null; set data.fill_null.list to the value to use instead"),
+    21: ("list", "a null within the list; set data.fill_null.list to the value to use instead"),
     22: ("list", "a list of 3 values, not 2"),
-    40: ("weight", "-1.0 is no value of a weight"),
-    41: ("words", "a list of 3 values, more than 2; `truncate: true` cuts it off"),
-    42: ("words", "null; data.fill_null.words names a value to put in its place"),
-    89: ("number", "null; data.fill_null.number names a value to put in its place"),
+    40: ("weight", "-1.0 cannot be a weight"),
+    41: ("words", "a list of 3 values, more than 2; set `truncate: true` to cut it off"),
+    42: ("words", "null; set data.fill_null.words to the value to use instead"),
+    89: ("number", "null; set data.fill_null.number to the value to use instead"),
 }
 GOOD = sorted(set(range(ROWS)) - BAD.keys())
 BROKEN: dict[int, dict[str, Any]] = {
@@ -238,7 +238,7 @@ def test_a_damaged_row_group_is_set_aside_as_a_whole(lake: Path, shuffle: bool) 
     unreadable = [row for row in bad if not row.column]
     assert sum(row.rows for row in unreadable) == 8
     assert {(Path(row.origin).name, row.row) for row in unreadable} == {("a.parquet", 32)}
-    assert all("a.parquet is no Parquet file that can be read" in row.reason for row in unreadable)
+    assert all("a.parquet is not a readable Parquet file" in row.reason for row in unreadable)
 
 
 def test_a_damaged_row_group_counts_with_all_of_its_rows(lake: Path) -> None:

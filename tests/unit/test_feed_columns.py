@@ -86,7 +86,7 @@ class TestStructs:
         assert found["name"][4:6] == [b"n1", b"nobody"]
         assert found["score"].tolist() == [0, 0.5, -2, 1.5, 2, -2, 3]
         with pytest.raises(
-            BadValueError, match=r"f\.parquet: column 'who\.of\.score', row 2: null; data\.fill_null\.w"
+            BadValueError, match=r"f\.parquet: column 'who\.of\.score', row 2: null; set data\.fill_null\.w"
         ):
             read(tmp_path, {"who": people(null=5, null_within=2)}, {"score": "who.of.score"})
 
@@ -185,7 +185,9 @@ class TestLists:
 
     def test_longer_lists_are_refused_or_cut(self, tmp_path: Path) -> None:
         columns = lists_of([*UNEVEN, [1, 2, 3, 4, 5]])
-        with pytest.raises(BadValueError, match=r"'c', row 5: a list of 5 values, more than 3; `truncate: true` cuts"):
+        with pytest.raises(
+            BadValueError, match=r"'c', row 5: a list of 5 values, more than 3; set `truncate: true` to cut"
+        ):
             read(tmp_path, columns, {"x": padded()})
         cut = read(tmp_path, columns, {"x": padded(truncate=True)})["x"]
         assert cut.tolist() == [*PADDED, [1, 2, 3]]
@@ -193,7 +195,9 @@ class TestLists:
     def test_cutting_alone_leaves_short_lists_refused(self, tmp_path: Path) -> None:
         settings = {"columns": "c", "shape": [2], "truncate": True}
         assert read(tmp_path, lists_of([[1, 2, 3], [4, 5]]), {"x": settings})["x"].tolist() == [[1, 2], [4, 5]]
-        with pytest.raises(BadValueError, match=r"'c', row 5: a list of 1 values, fewer than 2; `pad` fills it up"):
+        with pytest.raises(
+            BadValueError, match=r"'c', row 5: a list of 1 values, fewer than 2; set `pad` to fill it up"
+        ):
             read(tmp_path, lists_of([[1, 2]] * 5 + [[3]]), {"x": settings})
 
     @pytest.mark.parametrize("pad", [2**64 - 1, 2**63, 0])
@@ -246,7 +250,7 @@ class TestLists:
             read(tmp_path, lists_of([[1], None]), {"x": settings}, fill_null={"c": 300})
 
     def test_nulls_are_refused_in_padded_lists_too(self, tmp_path: Path) -> None:
-        with pytest.raises(BadValueError, match=r"'c', row 5: null; data\.fill_null\.c"):
+        with pytest.raises(BadValueError, match=r"'c', row 5: null; set data\.fill_null\.c"):
             read(tmp_path, lists_of([*UNEVEN, None]), {"x": padded()})
         with pytest.raises(BadValueError, match=r"'c', row 5: a null within the list"):
             read(tmp_path, lists_of([*UNEVEN, [1, None]]), {"x": padded()})

@@ -108,7 +108,7 @@ def test_times_that_microseconds_cannot_count_are_refused(tmp_path: Path, kind: 
     column = pa.array([0, None, last, last + sign], pa.int64()).cast(kind)
     feature = {"columns": "c", "shape": [1]}
     for taken, as_feature in ((column, "c"), (as_lists(column), feature)):
-        message = rf"0\.parquet: column 'c', row 3: {last + sign} milliseconds.* are beyond what 64 bits count"
+        message = rf"0\.parquet: column 'c', row 3: {last + sign} milliseconds.* do not fit into 64 bits"
         with pytest.raises(BadValueError, match=message):
             made(tmp_path, [taken], as_feature, fill_null={"c": fill_of(kind)})
 
@@ -156,7 +156,7 @@ def fill_of(kind: pa.DataType) -> Any:
 
 def test_dates_beyond_32_bits_are_refused() -> None:
     column = pa.array([0, 2**31 * 86_400_000], pa.int64()).cast(pa.date64())
-    with pytest.raises(BadValueError, match=r"f: column 'c', row 1: 185542587187200000 milliseconds since 1970 are"):
+    with pytest.raises(BadValueError, match=r"f: column 'c', row 1: 185542587187200000 milliseconds since 1970 do"):
         handed_in(column, "int32")
 
 
@@ -234,7 +234,7 @@ def test_a_fill_value_that_a_later_file_cannot_take_is_told_with_file_and_column
 def test_a_fill_value_that_does_not_fit_is_refused_beforehand(
     tmp_path: Path, column: pa.Array, feature: Any, fill: Any
 ) -> None:
-    with pytest.raises(ConfigError, match=r"data\.fill_null\.c: .* is no "):
+    with pytest.raises(ConfigError, match=r"data\.fill_null\.c: .* is not a "):
         made(tmp_path, [column], feature, fill_null={"c": fill})
 
 
@@ -256,7 +256,7 @@ def test_bytes_of_a_fixed_size_are_masked_and_padded_like_others(tmp_path: Path)
 
 @pytest.mark.parametrize(("pad", "dtype"), [(10**400, "float32"), (10**400, "int64"), (2**64, "uint64")], ids=str)
 def test_a_pad_beyond_its_dtype_is_refused_beforehand(tmp_path: Path, pad: int, dtype: str) -> None:
-    with pytest.raises(ConfigError, match=r"data\.inputs\.x\.pad: 1\d+ is no value of dtype"):
+    with pytest.raises(ConfigError, match=r"data\.inputs\.x\.pad: 1\d+ is not a value of dtype"):
         made(tmp_path, [pa.array([[1]])], {"columns": "c", "shape": [2], "pad": pad, "dtype": dtype})
 
 
@@ -267,7 +267,7 @@ def test_a_large_pad(tmp_path: Path, pad: int, dtype: str) -> None:
 
 
 def test_what_arrow_cannot_do_is_told_as_data() -> None:
-    with pytest.raises(BadValueError, match=r"^f: column 'c': no tensor input:x can be made: .*struct<a: int64>"):
+    with pytest.raises(BadValueError, match=r"^f: column 'c': the tensor input:x cannot be made: .*struct<a: int64>"):
         handed_in(pa.array([{"a": 1}]), TEXT)
 
 
@@ -276,6 +276,6 @@ def test_a_label_that_is_null_is_left_out_not_made_up(tmp_path: Path) -> None:
     plan = plan_lake(tmp_path, inputs={"x": "c"}, targets={"y": "y"})
     with pytest.raises(BadValueError) as caught:
         batches(plan, deal(plan)[0])
-    assert "column 'y', row 1: null; data.where: y IS NOT NULL" in str(caught.value)
+    assert "column 'y', row 1: null; leave such rows out by data.where: y IS NOT NULL" in str(caught.value)
     assert "data.max_bad_rows" in str(caught.value)
     assert "fill_null" not in str(caught.value)

@@ -231,7 +231,7 @@ class TestResult:
         driver = submissions.driver("refused")
         is_refused(driver)
         assert isinstance(ended(driver), PreflightError)
-        assert "the result is not written: another submission holds the run" in driver.said.getvalue()
+        assert "the result was not written: another submission has begun the run" in driver.said.getvalue()
         assert submissions.seen() == {}
         assert os.listdir(submissions.rundir.path) == before
 
@@ -259,7 +259,9 @@ class TestFence:
         old, new = Fence(LocalStorage(), rundir), Fence(LocalStorage(), rundir)
         old.acquire(1)
         new.acquire(2)
-        with pytest.raises(FencedOffError, match=r"run t/r belongs to another submission now.*result\.json will hold"):
+        with pytest.raises(
+            FencedOffError, match=r"run t/r belongs to another submission now.*again before .*result\.json exists"
+        ):
             old.acquire(3)
         assert not new.is_gone()
 

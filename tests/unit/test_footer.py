@@ -86,7 +86,7 @@ class TestLeftToSpark:
                 "Map keys must be annotated as required",
             ),
             ([elem("g", rep=1, children=1, logical=11), elem("v", kind=1, rep=1)], "cannot be applied to group node"),
-            ([elem(b"caf\xe9", kind=5, rep=1)], r"the name of a column is no UTF-8 \(b'caf\\xe9'\)"),
+            ([elem(b"caf\xe9", kind=5, rep=1)], r"the name of a column is not UTF-8 \(b'caf\\xe9'\)"),
         ],
     )  # fmt: skip
     def test_schemas_that_arrow_refuses(self, tmp_path: Path, fields: list[bytes], reason: str) -> None:
@@ -166,7 +166,7 @@ def test_a_path_of_a_chunk_that_is_no_name_is_a_damaged_file(tmp_path: Path) -> 
     content = file.read_bytes()
     at = content.rindex(b"\x03caf")  # in the row group: the schema comes before
     file.write_bytes(content[:at] + b"\x03ca\xe9" + content[at + 4 :])
-    with pytest.raises((CorruptFileError, NotPlainError), match=r"f\.parquet .*(no UTF-8|can be read)"):
+    with pytest.raises((CorruptFileError, NotPlainError), match=r"f\.parquet .*(not UTF-8|readable)"):
         plan_lake(tmp_path, inputs={"x": "x"})
 
 
@@ -193,5 +193,5 @@ class TestRows:
     @pytest.mark.parametrize("told", [-3, 1 << 50])
     def test_that_nobody_has_are_a_damaged_file(self, tmp_path: Path, told: int) -> None:
         with_rows(tmp_path / "f.parquet", told)
-        with pytest.raises(CorruptFileError, match=r"f\.parquet is no Parquet file that can be read: .*rows"):
+        with pytest.raises(CorruptFileError, match=r"f\.parquet is not a readable Parquet file: .*rows"):
             plan_lake(tmp_path, inputs={"x": "x"})

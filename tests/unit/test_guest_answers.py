@@ -140,6 +140,6 @@ def test_a_function_that_wants_no_more_rows_leaves_no_partition_half_answered_in
         feed.batch_results([row[0] for row in feed.next_batch(100)])
 
     node = Node(tmp_path, few)
-    with pytest.raises(NodeLostError, match="100 results for 3000 rows: the function wants no more"):
+    with pytest.raises(NodeLostError, match="only 100 results came for 3000 rows, and the function takes no more rows"):
         list(node.answers((i, "") for i in range(3000)))
     node.end()

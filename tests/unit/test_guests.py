@@ -99,7 +99,7 @@ def test_where_results_are_wanted_a_batch_ends_with_its_partition() -> None:
     assert feed.next_batch(5) == [4, 5]
     feed.batch_results([40, 50])
     assert [stream.answers for stream in streams] == [[10, 20, 30], [40, 50]]
-    with pytest.raises(ValueError, match="1 results more than rows"):
+    with pytest.raises(ValueError, match="there are 1 more results than rows"):
         feed.batch_results([60])
 
 

@@ -150,7 +150,7 @@ def test_a_damaged_file_is_told_of_and_the_others_are_read(nights: Nights) -> No
     told: list[str] = []
     assert [r.run_id for r in read_history(LocalStorage(), str(nights.root), ["t"], told.append)] == ["r"]
     assert len(told) == 2
-    assert any("torn.parquet is no Parquet file" in line for line in told)
+    assert any("torn.parquet is not a readable Parquet file" in line for line in told)
     assert any(
         "strange.parquet is not a row of the history, and left out: delete it if nobody needs it" in line
         for line in told

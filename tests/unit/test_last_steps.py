@@ -178,7 +178,7 @@ def test_what_another_submission_is_about_to_do_is_left_to_it_and_the_verdict_is
     second.site.clock.passed = beat
     assert second.train().verdict is Verdict.DONE
     assert nights.steps == []
-    assert "what follows the result is another submission's: run t/r is owned by application killed" in (
+    assert "the steps after the result are left to another submission: run t/r is owned by application killed" in (
         second.said.getvalue()
     )
 
@@ -192,7 +192,7 @@ def test_a_result_that_nobody_may_write_beside_is_repeated_all_the_same(tmp_path
 
     driver = nights.driver("reader", WatchedStorage(refuse))
     assert driver.train().verdict is Verdict.DONE
-    assert "what follows the result is not done: output.path cannot be written" in driver.said.getvalue()
+    assert "the steps after the result were not done: output.path cannot be written" in driver.said.getvalue()
     assert nights.driver("writer").train().verdict is Verdict.DONE
     assert nights.steps == STEPS
 

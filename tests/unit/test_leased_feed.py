@@ -555,7 +555,7 @@ class TestFailures:
         for path in (tmp_path / "lake").iterdir():
             path.unlink()
         feed = opened(plan, Lender(pieces_of(plan)))
-        with pytest.raises(SourceNotFoundError, match="is gone since it was planned"):
+        with pytest.raises(SourceNotFoundError, match="was deleted after the plan was made"):
             feed.take(UPDATES, LONG_S)
 
     def test_updates_before_a_failure_are_handed_out_and_then_it_is_raised(self, plan: Plan) -> None:

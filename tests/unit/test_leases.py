@@ -374,10 +374,10 @@ def test_receipts_that_cannot_be_are_told_of_by_name() -> None:
     first = asked(books, ONE).pieces[0].first_row
     books.fetched(fetched(receipt(ONE, 1, (first, first + 5))))
     wrong = [
-        (receipt(ONE, 3, (first + 5, first + 6)), "receipt 2 of worker 0 never came, and 3 did"),
+        (receipt(ONE, 3, (first + 5, first + 6)), "receipt 2 of worker 0 did not arrive before receipt 3"),
         (receipt(ONE, 2, (first, first + 6)), "worker 0 has trained rows"),
         (receipt(TWO, 1, (first + 5, first + 6)), "worker 1 has trained rows"),
-        (receipt(ONE, 2, (first + 5, first + 9), rows=3), "of 4 rows, of which 3 were trained and 0 set aside"),
+        (receipt(ONE, 2, (first + 5, first + 9), rows=3), "covers 4 rows, but 3 were trained and 0 set aside"),
         (receipt(ONE, 2, (0, 1)).model_copy(update={"epoch": 7}), "of epoch 7, which is not under way"),
     ]
     for told, why in wrong:

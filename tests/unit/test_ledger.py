@@ -133,7 +133,7 @@ class TestSeals:
         books = ledger()
         lease(books, 0)
         seal(books, 0, 50)
-        with pytest.raises(RefusedError, match="partition 0 is here already, with 50 rows and not 49"):
+        with pytest.raises(RefusedError, match="partition 0 has already come with 50 rows, and now has 49"):
             seal(books, 0, 49)
         assert books.rows(TRAIN, 0) == 50
 
@@ -150,7 +150,7 @@ class TestSeals:
         for split in (0, 2):
             lease(books, split)
             seal(books, split, 5)
-        with pytest.raises(RowAccountingError, match="Spark fed 3 partitions, and 2 came to the nodes; partition 1"):
+        with pytest.raises(RowAccountingError, match="Spark fed 3 partitions, but 2 reached the nodes; partition 1"):
             books.end(TRAIN, 0, 3)
 
     def test_more_are_an_error_too(self) -> None:
@@ -158,14 +158,14 @@ class TestSeals:
         for split in (0, 1):
             lease(books, split)
             seal(books, split, 5)
-        with pytest.raises(RowAccountingError, match="Spark fed 1 partitions, and 2 came"):
+        with pytest.raises(RowAccountingError, match="Spark fed 1 partitions, but 2 reached"):
             books.end(TRAIN, 0, 1)
 
     def test_no_rows_at_all_are_an_error(self) -> None:
         books = ledger()
         lease(books, 0)
         seal(books, 0, 0)
-        with pytest.raises(EmptySourceError, match="train: Spark has computed no row"):
+        with pytest.raises(EmptySourceError, match="train: Spark computed no rows"):
             books.end(TRAIN, 0, 1)
         assert books.book(TRAIN, 0).ended
 
@@ -174,7 +174,7 @@ class TestSeals:
         lease(books, 3)
         lease(books, 4)
         seal(books, 4, 10)
-        with pytest.raises(DataError, match="partition 3 of the data has 1,001 rows; it had 1,000 when"):
+        with pytest.raises(DataError, match="partition 3 of the data has 1,001 rows, but had 1,000 when"):
             seal(books, 3, 1001)
 
     def test_later_epochs_may_have_others(self) -> None:

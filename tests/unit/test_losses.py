@@ -9,13 +9,13 @@ from sparktf.topology import NodeId, Role
 
 NOW_S, LIMIT_S = 100.0, 30.0
 ZERO, ONE, TWO = (NodeId(role=Role.WORKER, index=i) for i in range(3))
-LATE = "nobody took its place within timeouts.replace: 30 s"
+LATE = "it was not replaced within timeouts.replace: 30 s"
 NONE_LEFT = "and no worker is left"
-LEFT = "and of 3 workers {} would be left, and {} are needed"
+LEFT = "and only {} of 3 workers would be left, but at least {} are needed"
 FRESH, OVERDUE = Loss(80.0), Loss(69.0)
 HELD = Loss(69.0, stood_in=True)
 HOPELESS = Loss(99.0, fruitless=FRUITLESS)
-IN_VAIN = "the last 4 of worker 0 trained no row: it gets no other"
+IN_VAIN = "the last 4 processes of worker 0 trained no row: it is not restarted"
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ def test_a_container_larger_than_the_largest_is_refused_with_what_to_lower() -> 
     with pytest.raises(
         PreflightError,
         match=r"^the executor needs 4,097 MiB \(1,024 heap \+ 3,073 overhead\), but YARN's queue q gives a container "
-        r"at most 4,096 MiB: lower cluster.trainer_memory_mib or submit.executor_memory_mib, or have "
-        r"yarn.scheduler.maximum-allocation-mb raised$",
+        r"at most 4,096 MiB: lower cluster.trainer_memory_mib or submit.executor_memory_mib, or raise "
+        r"yarn.scheduler.maximum-allocation-mb$",
     ):
         check_fits(Container("executor", 1024, 3073, LOWER), 4096, "YARN's queue q")
     with pytest.raises(PreflightError, match=r"^the driver needs .*: lower submit.driver_memory_mib, or"):
@@ -60,9 +60,11 @@ def test_a_container_larger_than_the_largest_is_refused_with_what_to_lower() -> 
 
 
 def test_an_overhead_that_cannot_hold_a_trainer_is_refused_with_one_that_can() -> None:
-    with pytest.raises(PreflightError, match=r"memoryOverhead is 384 MiB: --conf spark.executor.memoryOverhead=2688m$"):
+    with pytest.raises(
+        PreflightError, match=r"memoryOverhead is 384 MiB: use --conf spark.executor.memoryOverhead=2688m$"
+    ):
         check_overhead({}, TRAINER)
-    with pytest.raises(PreflightError, match=r"is 1,024 MiB: --conf spark.executor.memoryOverhead=3123m$"):
+    with pytest.raises(PreflightError, match=r"is 1,024 MiB: use --conf spark.executor.memoryOverhead=3123m$"):
         check_overhead({"spark.executor.memory": "8g", "spark.executor.memoryOverhead": "1g"}, TRAINER)
     check_overhead({"spark.executor.memoryOverhead": "2688m"}, TRAINER)
 

@@ -225,7 +225,7 @@ class TestInt96:
         return make_far(file)
 
     def test_what_microseconds_cannot_count_is_refused_with_its_row(self, far: Path) -> None:
-        with pytest.raises(BadValueError, match=r"f\.parquet: column 'c', row 1: its INT96 timestamp is beyond"):
+        with pytest.raises(BadValueError, match=r"f\.parquet: column 'c', row 1: its INT96 timestamp does not fit"):
             read(far.parent, fill_null={"c": "1970-01-01T00:00:00"})
 
     @pytest.mark.parametrize("column", ["s.at", "c"])
@@ -242,7 +242,7 @@ class TestInt96:
         make_far(tmp_path / "f.parquet")
         value: Any = column if column == "s.at" else {"columns": "c", "ragged": True}
         with pytest.raises(
-            BadValueError, match=rf"f\.parquet: column '{column}', row 1: its INT96 timestamp is beyond"
+            BadValueError, match=rf"f\.parquet: column '{column}', row 1: its INT96 timestamp does not fit"
         ):
             read(tmp_path, value)
 

@@ -203,7 +203,7 @@ class TestPartitions:
     def test_a_null_partition_value_is_refused_unless_it_is_filled(self, tmp_path: Path) -> None:
         write_file(tmp_path / "k=__HIVE_DEFAULT_PARTITION__" / "f.parquet", id_table(0, 2))
         write_file(tmp_path / "k=3" / "f.parquet", id_table(2, 2))
-        with pytest.raises(BadValueError, match=r"HIVE.*f\.parquet: partition column 'k' is null; data\.fill_null\.k"):
+        with pytest.raises(BadValueError, match=r"HIVE.*: partition column 'k' is null; set data\.fill_null\.k"):
             plan_lake(tmp_path, inputs={"k": "k"})
         assert plan_lake(tmp_path, inputs={"k": "k"}, fill_null={"k": 0}).rows(TRAIN) == 4
         assert plan_lake(tmp_path).rows(TRAIN) == 4  # no feature uses k
@@ -211,7 +211,7 @@ class TestPartitions:
         assert plan_lake(tmp_path, inputs=masked).rows(TRAIN) == 4
         with pytest.raises(BadValueError, match="partition column 'k' is null"):
             plan_lake(tmp_path, inputs={**masked, "again": "k"})
-        with pytest.raises(BadValueError, match=r"'k' is null; data\.where: k IS NOT NULL leaves such files out"):
+        with pytest.raises(BadValueError, match=r"'k' is null; leave such files out by data\.where: k IS NOT NULL"):
             plan_lake(tmp_path, targets={"k": "k"})
 
     def test_folders_with_different_columns(self, dated: Path) -> None:
@@ -256,7 +256,7 @@ class TestWhere:
     def test_many_values_are_shown_as_a_range(self, tmp_path: Path) -> None:
         for i in range(9):
             write_file(tmp_path / f"k={i}" / "f.parquet", id_table(i, 1))
-        with pytest.raises(EmptySourceError, match=r"there is k 0 \.\.\. 8 \(9 values\)"):
+        with pytest.raises(EmptySourceError, match=r"they have k 0 \.\.\. 8 \(9 values\)"):
             plan_lake(tmp_path, filter_by(lambda k: False), where="k > 9")
 
     def test_a_lake_without_partitions(self, lake: Path) -> None:
@@ -341,14 +341,14 @@ class TestFeatures:
     @pytest.mark.parametrize(
         ("column", "settings", "message"),
         [
-            (pa.array([[1]]), {"pad": 0}, r"\.pad: to what length\? add `shape: \[n\]`"),
-            (pa.array([[1]]), {"truncate": True}, r"\.truncate: to what length\?"),
+            (pa.array([[1]]), {"pad": 0}, r"\.pad: the length is not set; add `shape: \[n\]`"),
+            (pa.array([[1]]), {"truncate": True}, r"\.truncate: the length is not set"),
             (pa.array([1]), {"shape": [1], "pad": 0}, r"\.pad: column 'c' is of type bigint, not a list"),
-            (pa.array([[1]]), {"shape": [2], "pad": 0.5}, r"\.pad: 0\.5 is no value of dtype int64"),
-            (pa.array([[1]]), {"shape": [2], "dtype": "uint8", "pad": -1}, r"\.pad: -1 is no value of dtype uint8"),
-            (pa.array([[1]]), {"shape": [2], "pad": "x"}, r"\.pad: 'x' is no value of dtype int64"),
-            (pa.array([[1]]), {"shape": [2], "pad": True}, r"\.pad: True is no value of dtype int64"),
-            (pa.array([["x"]]), {"shape": [2], "pad": 0}, r"\.pad: 0 is no value of dtype string"),
+            (pa.array([[1]]), {"shape": [2], "pad": 0.5}, r"\.pad: 0\.5 is not a value of dtype int64"),
+            (pa.array([[1]]), {"shape": [2], "dtype": "uint8", "pad": -1}, r"\.pad: -1 is not a value of dtype uint8"),
+            (pa.array([[1]]), {"shape": [2], "pad": "x"}, r"\.pad: 'x' is not a value of dtype int64"),
+            (pa.array([[1]]), {"shape": [2], "pad": True}, r"\.pad: True is not a value of dtype int64"),
+            (pa.array([["x"]]), {"shape": [2], "pad": 0}, r"\.pad: 0 is not a value of dtype string"),
             (pa.array([[1] * 4], pa.list_(pa.int8(), 4)), {"shape": [3], "pad": 0}, r"\.shape: .* the source has 4"),
             (pa.array([[1] * 4], pa.list_(pa.int8(), 4)), {"shape": [5], "truncate": True}, r"\.shape: .* has 4"),
         ],
@@ -392,7 +392,9 @@ class TestFeatures:
     def test_a_mask_needs_a_name_of_its_own(self, tmp_path: Path, name: str) -> None:
         lake = column_lake(tmp_path, c=[1], d=[2])
         inputs = {"x": {"columns": "c", "mask": name}, "a": {"columns": "d", "mask": "other"}}
-        with pytest.raises(ConfigError, match=rf"data\.inputs\.\w\.mask: there is another input '{name}'"):
+        with pytest.raises(
+            ConfigError, match=rf"data\.inputs\.\w\.mask: '{name}' is already the name of another input or mask"
+        ):
             plan_lake(lake, inputs=inputs)
 
     def test_targets_have_no_mask(self, lake: Path) -> None:
@@ -408,7 +410,7 @@ class TestFeatures:
         assert plan.spec.inputs[1].shape == (3, 1)
 
     def test_a_pattern_that_takes_in_the_label_is_refused(self, lake: Path) -> None:
-        with pytest.raises(ConfigError, match=r"data\.inputs\.x: a pattern takes in 'label', which is a target"):
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x: the pattern matches 'label', which is a target"):
             plan_lake(lake, inputs={"x": ["*"]})
 
     def test_weights(self, tmp_path: Path) -> None:
@@ -447,7 +449,7 @@ class TestFeatures:
 
     @pytest.mark.parametrize("column", [pa.array([[[1]]]), pa.array([[{"k": 1}]]), pa.array([[("k", 1)]], MAP)])
     def test_types_of_which_no_tensor_can_be_made(self, tmp_path: Path, column: pa.Array) -> None:
-        with pytest.raises(BadValueError, match=r"column 'c' is of type .*, of which no tensor can be made"):
+        with pytest.raises(BadValueError, match=r"column 'c' is of type .*, which cannot become a tensor"):
             plan_column(tmp_path, column)
 
     def test_a_struct_has_no_tensor_but_its_fields_have(self, tmp_path: Path) -> None:
@@ -465,7 +467,7 @@ class TestFeatures:
 
     def test_a_pattern_over_a_struct_that_takes_in_the_label_is_refused(self, tmp_path: Path) -> None:
         lake = column_lake(tmp_path, row=pa.array([{"x": 1, "y": 2}]))
-        with pytest.raises(ConfigError, match=r"data\.inputs\.x: a pattern takes in 'row\.y', which is a target"):
+        with pytest.raises(ConfigError, match=r"data\.inputs\.x: the pattern matches 'row\.y', which is a target"):
             plan_lake(lake, inputs={"x": ["row.*"]}, targets={"y": "row.y"})
 
     def test_an_unknown_field_names_the_nearest(self, tmp_path: Path) -> None:
@@ -483,13 +485,15 @@ class TestFeatures:
             plan_column(tmp_path, pa.array([[1]], pa.list_(pa.int32(), 1)), ["c", "label"], targets={"y": "c"})
 
     def test_an_unknown_dtype(self, tmp_path: Path) -> None:
-        with pytest.raises(ConfigError, match=r"data\.inputs\.x\.dtype: 'flaot32' is no dtype; did you mean 'float32'"):
+        with pytest.raises(
+            ConfigError, match=r"data\.inputs\.x\.dtype: 'flaot32' is not a dtype; did you mean 'float32'"
+        ):
             plan_column(tmp_path, pa.array([1]), {"columns": "c", "dtype": "flaot32"})
 
     def test_fill_values_must_fit(self, tmp_path: Path) -> None:
         column = pa.array([1], pa.int32())
         for wrong in (0.5, "0", True, 1 << 40):
-            with pytest.raises(ConfigError, match=r"data\.fill_null\.c: .* is no value for a column of type int"):
+            with pytest.raises(ConfigError, match=r"data\.fill_null\.c: .* is not a value of type int"):
                 plan_column(tmp_path, column, fill_null={"c": wrong})
         with pytest.raises(ConfigError, match=r"data\.fill_null\.d: no input, target or weight has this column"):
             plan_column(tmp_path, column, fill_null={"d": 0})
@@ -501,7 +505,7 @@ class TestFiles:
     def test_a_corrupt_file_is_named(self, lake: Path, content: bytes | None) -> None:
         bad = lake / "part-03.parquet"
         bad.write_bytes(bad.read_bytes()[:-9] if content is None else content)
-        with pytest.raises(CorruptFileError, match=r"part-03\.parquet is no Parquet file that can be read: \w"):
+        with pytest.raises(CorruptFileError, match=r"part-03\.parquet is not a readable Parquet file: \w"):
             plan_lake(lake)
 
     def test_a_file_that_has_a_column_twice(self, tmp_path: Path) -> None:
@@ -512,7 +516,9 @@ class TestFiles:
             return str(caught.value).removeprefix(f"{file} has ")
 
         assert refusal(["a", "label", "a"]) == "two columns called 'a'"
-        assert refusal(["a", "label", "A"]) == "columns 'a' and 'A', which are one to Spark (spark.sql.caseSensitive)"
+        assert (
+            refusal(["a", "label", "A"]) == "columns 'a' and 'A', which Spark takes for one (spark.sql.caseSensitive)"
+        )
         assert refusal(["a", "label", "b", "B"], inputs={"x": ["a", "b"]}).startswith("columns 'b' and 'B'")
         assert plan_lake(tmp_path, inputs={"a": "a"}).rows(TRAIN) == 2  # the others are not used
         config = lake_config(tmp_path, inputs={"b": "B"})
@@ -520,7 +526,7 @@ class TestFiles:
 
     def test_a_struct_that_has_a_field_twice(self, tmp_path: Path) -> None:
         user = pa.array([{"age": 1, "Age": 2, "name": "x"}])
-        with pytest.raises(ColumnError, match=r"f\.parquet has columns 'age' and 'Age', which are one to Spark"):
+        with pytest.raises(ColumnError, match=r"f\.parquet has columns 'age' and 'Age', which Spark takes for one"):
             plan_column(tmp_path, user, "c.age")
 
     def test_the_folders_column_hides_the_files_in_any_case(self, tmp_path: Path) -> None:
@@ -560,7 +566,7 @@ class TestFiles:
         other = id_table(0, 3)
         write_file(lake / "part-03.parquet", other.set_column(1, "a", other["a"].cast(pa.float64())))
         with pytest.raises(
-            BadValueError, match=r"part-03\.parquet: column 'a' is of type double, in other files float"
+            BadValueError, match=r"part-03\.parquet: column 'a' is of type double, but float in other files"
         ):
             plan_lake(lake)
 
@@ -594,7 +600,9 @@ class TestValidation:
         assert assignment.pieces[0].splits[0].path == str(other / "part-00.parquet")
 
     def test_a_source_of_its_own_needs_the_partition_columns_that_are_used(self, dated: Path, lake: Path) -> None:
-        with pytest.raises(ColumnError, match=r"data\.validation\.path: 'region' is no partition column of"):
+        with pytest.raises(
+            ColumnError, match=r"data\.validation\.path: 'region' is a partition column of .*, but not of"
+        ):
             plan_lake(dated, inputs={"r": "region"}, validation={"path": str(lake)})
 
     def test_nothing_held_out(self, tmp_path: Path) -> None:
@@ -603,7 +611,7 @@ class TestValidation:
             plan_lake(tmp_path, validation={"fraction": 0.01})
 
     def test_nothing_left_to_train_on(self, tmp_path: Path, dated: Path) -> None:
-        with pytest.raises(EmptySourceError, match=r"holds out all 80 rows .* none is left to train on"):
+        with pytest.raises(EmptySourceError, match=r"holds out all 80 rows .* no rows are left to train on"):
             plan_lake(dated, filter_by(lambda date, region: True), validation={"where": "true"})
 
 

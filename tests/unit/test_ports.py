@@ -103,5 +103,5 @@ def test_what_kept_a_server_from_each_port_is_said(others: ExitStack, tmp_path: 
         take(others, port)
         return data_server(tmp_path, port)
 
-    with pytest.raises(PreflightError, match=rf"{port}-{port} on .*: port {port} cannot be listened on: "):
+    with pytest.raises(PreflightError, match=rf"{port}-{port} on .*: port {port} is not available: "):
         at_free_port(f"{port}-{port}", start)

@@ -166,7 +166,7 @@ def test_a_folder_of_somebody_elses_is_refused_as_the_run_would_refuse_it(night:
     LocalStorage().write_bytes(f"{night.folder}/runs/t/2026-11-20/part-0.parquet", b"a row of the lake")
     code, found = night.plan()
     assert code == 2
-    assert "no run has begun there: it holds part-0.parquet" in found.problems[0].message
+    assert "is not empty, but holds no run, only part-0.parquet" in found.problems[0].message
 
 
 def test_an_owner_that_gives_no_sign_of_life_is_told_of(night: Night1) -> None:
@@ -179,7 +179,7 @@ def test_an_owner_that_gives_no_sign_of_life_is_told_of(night: Night1) -> None:
     code, planned = night.plan()
     assert planned.run.owner is not None
     assert (code, planned.run.owner.state, planned.run.owner.user) == (0, "silent", "etl")
-    assert "it is taken over once it has given none for 1 s (timeouts.owner)" in planned.warnings[0]
+    assert "it is taken over after 1 s without one (timeouts.owner)" in planned.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -274,11 +274,11 @@ def test_people_are_told_what_the_runs_before_say(night: Night1, capsys: pytest.
     told = result.model_copy(update={"rows_trained": 4580, "seconds": {"train": 458.0, "publish": 20.0}})
     Path(result.path, "result.json").write_text(told.model_dump_json(), encoding="utf-8")
     lines = {}
-    for seconds, in_time in (("5m", "all epochs are trained"), ("70s", "about 0.4 epochs of all are trained")):
+    for seconds, in_time in (("5m", "all epochs are trained"), ("70s", "about 0.4 epochs are trained")):
         assert main(["plan", "c.yaml", "--date", "2026-11-20", "--set", f"train.max_seconds={seconds}", *HERE]) == 0
         shown = capsys.readouterr().out.splitlines()
         lines = {line.split("│")[1].strip(): line.split("│")[2].strip() for line in shown if line.count("│") == 3}
-        assert lines["time"].endswith(f"60 s left for the end; {in_time} by then")
+        assert lines["time"].endswith(f"60 s reserved for the end; {in_time} by then")
     assert lines["before"].startswith(
         "runs 2026-11-19; 10 rows/s; train 8 min, publish 20 s; checkpoint 0.0 MB; model "
     )

@@ -67,10 +67,10 @@ def test_what_a_module_beside_the_program_defines_goes_along(tmp_path: Path, mon
 def test_what_cannot_be_sent_is_refused(tmp_path: Path) -> None:
     with (
         (tmp_path / "open").open("w") as file,
-        pytest.raises(ConfigError, match=r"f: .*must be sent to other processes"),
+        pytest.raises(ConfigError, match=r"f: .*is sent to other processes"),
     ):
         name_functions({"f": lambda: file.name}, tmp_path)
-    with pytest.raises(ConfigError, match="f is to be a function"):
+    with pytest.raises(ConfigError, match="f must be a function"):
         name_functions({"f": 3}, tmp_path)  # type: ignore[dict-item]
 
 
@@ -96,10 +96,12 @@ def test_keywords_are_settings_of_sections_and_sections(tmp_path: Path) -> None:
 def test_where_nothing_is_said_of_the_output_it_is_a_temporary_folder_that_all_nodes_reach(tmp_path: Path) -> None:
     made, said = config(tmp_path, model=lambda params, assets: None)
     assert Path(made.output.path).parent == tmp_path
-    assert said == [f"output.path is not given: the run goes to {made.output.path}, which goes with the session"]
+    assert said == [
+        f"output.path is not set: the run is written to {made.output.path}, which is deleted at the end of the session"
+    ]
     assert made.name == "model"
     assert made.code_folder == tmp_path / "functions"
-    with pytest.raises(ConfigError, match="executors on other machines need a folder"):
+    with pytest.raises(ConfigError, match="name a folder that executors on all machines can reach"):
         config(tmp_path, master="yarn")
 
 
@@ -108,7 +110,7 @@ def test_where_nothing_is_said_of_the_output_it_is_a_temporary_folder_that_all_n
     [
         ({"epoch": 3}, "there is no setting 'epoch'; did you mean 'epochs'?"),
         ({"batch_size": 0}, "train.batch_size"),
-        ({"callbacks": print}, "callbacks that are named"),
+        ({"callbacks": print}, "callbacks that are given by name"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(tmp_path: Path, keywords: dict[str, Any], message: str) -> None:
@@ -119,13 +121,16 @@ def test_what_cannot_be_is_refused_by_name(tmp_path: Path, keywords: dict[str, A
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (({"name": "m"},), r"train\(\) takes .*, not a dict: JobConfig.model_validate makes a configuration"),
-        (("nightly.yaml",), r"not a str: load_config reads the configuration"),
+        (
+            ({"name": "m"},),
+            r"train\(\) takes .*, not a dict: make a configuration of a mapping by JobConfig.model_validate",
+        ),
+        (("nightly.yaml",), r"not a str: read a configuration file by load_config"),
         (
             (Path("rows.parquet"),),
-            r"not a pathlib\S*Path: load_config reads the configuration in a file, and path= names",
+            r"not a pathlib\S*Path: read a configuration file by load_config, and name data files by path=",
         ),
-        ((np.zeros((2, 2)),), r"not a numpy.ndarray: spark.createDataFrame makes a DataFrame"),
+        ((np.zeros((2, 2)),), r"not a numpy.ndarray: make a DataFrame of it by spark.createDataFrame"),
         ((None, {"x": [1]}), r"train\(\) takes a DataFrame or an RDD as data, not a dict"),
     ],
 )

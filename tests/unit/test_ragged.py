@@ -86,7 +86,7 @@ def test_rows_held_out_take_their_lists_along(lake: Path) -> None:
     ("values", "settings", "data", "says"),
     [
         ([[1], [2, None]], {}, {}, r"column 'c', row 1: a null within the list"),
-        ([[1], None], {}, {}, r"column 'c', row 1: null; data\.fill_null\.c"),
+        ([[1], None], {}, {}, r"column 'c', row 1: null; set data\.fill_null\.c"),
         ([[1, 2], [], [3, 300]], {"dtype": "int8"}, {}, r"column 'c', row 2: 300 does not fit dtype int8"),
     ],
 )

@@ -183,7 +183,7 @@ def test_a_file_that_is_being_written_is_waited_for_and_damaged_if_it_stays_so(l
     waiting.go()
     assert waiting.said[-1] == "the data is ready after 60 s"
     file.write_bytes(whole[:100])
-    with pytest.raises(CorruptFileError, match=r"part-00000\.parquet is no Parquet file"):
+    with pytest.raises(CorruptFileError, match=r"part-00000\.parquet is not a readable Parquet file"):
         Waiting(lake, min_rows=30, wait="1h").go()
 
 

@@ -86,7 +86,9 @@ def test_a_byte_that_is_not_what_it_was_is_told_by_its_place(tmp_path: Path, at:
     content = bytearray(path.read_bytes())
     content[at] ^= 0x10
     path.write_bytes(content)
-    with pytest.raises(CorruptFileError, match=rf"{path} is no TFRecord file .* record at byte [\d,]+: .*({reason})"):
+    with pytest.raises(
+        CorruptFileError, match=rf"{path} is not a readable TFRecord file.* record at byte [\d,]+: .*({reason})"
+    ):
         for _ in stream_records(STORAGE, str(path), 1 << 20):
             pass
 
@@ -95,7 +97,7 @@ def test_a_file_that_breaks_off_or_is_something_else_is_no_tfrecord_file(tmp_pat
     whole = write_records(tmp_path / "f", id_table(0, 50)).read_bytes()
     for content in (whole[:-1], whole[:30], b"PAR1" * 20, gzip.compress(whole)[:-20], gzip.compress(b"PAR1" * 9)):
         (tmp_path / "f").write_bytes(content)
-        with pytest.raises(CorruptFileError, match="is no TFRecord file that can be read"):
+        with pytest.raises(CorruptFileError, match="is not a readable TFRecord file"):
             group_records(STORAGE, str(tmp_path / "f"), 100)
 
 
@@ -159,7 +161,7 @@ def test_types_are_those_of_the_first_records_or_declared(tmp_path: Path) -> Non
     assert plan.spec.record_types == declared
     with pytest.raises(ColumnError, match=r"there is no column 'text' in data\.record_types"):
         plan_lake(tmp_path, format="tfrecord", record_types=declared, inputs={"t": "text"})
-    with pytest.raises(ColumnError, match=r"'late' in the first 1,000 records; .*; data\.record_types names"):
+    with pytest.raises(ColumnError, match=r"'late' in the first 1,000 records; .*; list features that come later"):
         plan_lake(tmp_path, format="tfrecord", inputs={"late": "late"})
     with pytest.raises(ConfigError, match="record_types needs format: tfrecord"):
         plan_lake(tmp_path, record_types=declared)
@@ -167,7 +169,7 @@ def test_types_are_those_of_the_first_records_or_declared(tmp_path: Path) -> Non
         plan_lake(tmp_path, format="tfrecord", record_types={"id": "int4"})
     write_records(tmp_path / "g", pa.table({"id": [1.5], "label": [1]}))
     with pytest.raises(
-        BadValueError, match=r"g: feature 'id' has float values in one record and int64 values in another: data\.rec"
+        BadValueError, match=r"g: feature 'id' has float values in one record and int64 values in another: set its"
     ):
         plan_lake(tmp_path, format="tfrecord", inputs={"id": "id"})
 
@@ -197,7 +199,7 @@ def test_a_record_that_does_not_fit_is_refused_by_file_column_and_row_or_set_asi
         found = feed.next_rows(61)
         assert array(found, "input:id").tolist() == list(range(59))
     assert [(row.row, row.column) for row in bad] == [(59, "label"), (60, "")]
-    assert "no tensorflow.Example" in bad[1].reason
+    assert "not a tensorflow.Example" in bad[1].reason
 
 
 def test_a_file_that_was_changed_since_it_was_planned_is_refused(tmp_path: Path) -> None:

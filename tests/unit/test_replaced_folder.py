@@ -78,7 +78,7 @@ def test_where_the_old_ones_cannot_be_put_back_it_is_said_where_they_are(tmp_pat
         if what == "rename" and not path.exists():
             raise StorageError("the NameNode is gone")
 
-    with pytest.raises(StorageError, match=r"what was there lies in .*_records-before-") as caught:
+    with pytest.raises(StorageError, match=r"its former content is in .*_records-before-") as caught:
         replace(path, "new", fail)
     assert any(f"{tmp_path}/{name}" in str(caught.value) for name in names(tmp_path))
     replace(path, "newer")

@@ -150,7 +150,7 @@ def test_a_worker_that_is_killed_gets_a_trainer_in_this_attempt_on_its_own_agent
     agent = agents.dies(WORKERS[1])
     assert agents.fill() == [], "its agent has not said yet where another one may begin"
     assert agents.beat(agent, "h9:7").order is Order.WAIT
-    assert agents.fill() == [f"worker 1 gets another trainer, on h{agent[1]}"]
+    assert agents.fill() == [f"worker 1 gets a new trainer on h{agent[1]}"]
     assert agents.fill() == []
 
     spec = agents.take(agent, "h9:7")
@@ -192,7 +192,7 @@ def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agent
     for lost in agents.gang.roster.sweep():
         with agents.gang.roster.changed:
             agents.attempt.agent_lost(lost.agent.id, lost.in_words())
-    assert agents.fill() == ["worker 0 gets another trainer, on h9"]
+    assert agents.fill() == ["worker 0 gets a new trainer on h9"]
 
     spec = agents.take("b9")
 
@@ -210,7 +210,7 @@ def test_nobody_takes_a_place_on_an_executor_that_spark_has_given_up(agents: Age
     assert (lost.agent.id, lost.reason) == (agent, "Container killed on request")
     assert agents.beat(agent).order is Order.REJOIN
     agents.register("b9", int(agent[1]), host="h9", task=9)
-    assert agents.fill() == ["worker 0 gets another trainer, on h9"]
+    assert agents.fill() == ["worker 0 gets a new trainer on h9"]
     assert agents.take("b9").incarnation == 1
 
 
@@ -250,11 +250,11 @@ def test_an_attempt_whose_worker_nobody_follows_goes_on_and_takes_whoever_comes_
     agents.passes(33)
     assert agents.outcome() is Outcome.RUNNING
     [loss] = agents.attempt.losses.records
-    assert loss.message.endswith("exited with -9 (SIGKILL); nobody took its place within timeouts.replace: 30 s")
+    assert loss.message.endswith("exited with -9 (SIGKILL); it was not replaced within timeouts.replace: 30 s")
     assert agents.fill() == []
 
     agents.register("b9", int(agent[1]), host="h9", task=9)
-    assert agents.fill() == ["worker 1 gets another trainer, on h9"]
+    assert agents.fill() == ["worker 1 gets a new trainer on h9"]
     assert agents.take("b9").incarnation == 1
 
 
@@ -263,7 +263,7 @@ def test_a_place_without_a_stand_in_is_filled_before_one_that_has_waited_for_lon
     agents.passes(33)
     agent = agents.dies(WORKERS[0])
     agents.beat(agent)
-    assert agents.fill() == [f"worker 0 gets another trainer, on h{agent[1]}"]
+    assert agents.fill() == [f"worker 0 gets a new trainer on h{agent[1]}"]
 
 
 def test_an_attempt_whose_workers_nobody_follows_ends_with_what_was_lost(agents: Agents) -> None:
@@ -274,7 +274,7 @@ def test_an_attempt_whose_workers_nobody_follows_ends_with_what_was_lost(agents:
     agents.passes(4)
     assert agents.outcome() is Outcome.FAILED
     [failure] = agents.attempt.failures
-    late = "exited with -9 (SIGKILL); nobody took its place within timeouts.replace: 30 s"
+    late = "exited with -9 (SIGKILL); it was not replaced within timeouts.replace: 30 s"
     assert failure.message.endswith(f"{late}, and no worker is left")
     assert agents.fill() == []
 

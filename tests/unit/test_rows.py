@@ -60,19 +60,22 @@ def good_but(number: int, bad: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        (good_but(5_000, (5_000, "n", "much")), r"partition 3 of the RDD, row 5000: column 'x': 'much' is no value of"),
+        (
+            good_but(5_000, (5_000, "n", "much")),
+            r"partition 3 of the RDD, row 5000: column 'x': 'much' is not a value of",
+        ),
         (good_but(4_097, (1, "n")), r"partition 3 of the RDD, row 4097: the tuple has 2 values for 3 fields"),
-        ([{"id": 1, "x": 0.5}, (2, "n", 0.5)], r"row 1: a tuple, where others are dict"),
-        ([Row(id=1, x=0.5), {"id": 2, "x": 0.5}], r"row 1: a dict, where others are Row"),
-        ([(1, "n", 0.5), Row(x=0.5, id=2, name="n")], r"row 1: a Row, where others are tuple"),
+        ([{"id": 1, "x": 0.5}, (2, "n", 0.5)], r"row 1: a tuple, but the first row is a dict"),
+        ([Row(id=1, x=0.5), {"id": 2, "x": 0.5}], r"row 1: a dict, but the first row is a Row"),
+        ([(1, "n", 0.5), Row(x=0.5, id=2, name="n")], r"row 1: a Row, but the first row is a tuple"),
         ([1, 2], r"partition 3 of the RDD, row 0: the row is of type int, not a dict, Row or tuple"),
         ([Row(id=1)], r"partition 3 of the RDD, row 0: the Row has no field 'x'"),
-        ([(2**70, "n", 0.5)], r"row 0: column 'id': 1180591620717411303424 is no value of type int64"),
-        ([(1, "n", 0.5), (1.5, "n", 0.5)], r"row 1: column 'id': 1\.5 is no value of type int64"),
-        ([(Decimal("1.5"), "n", 0.5)], r"row 0: column 'id': Decimal\('1\.5'\) is no value of type int64"),
+        ([(2**70, "n", 0.5)], r"row 0: column 'id': 1180591620717411303424 is not a value of type int64"),
+        ([(1, "n", 0.5), (1.5, "n", 0.5)], r"row 1: column 'id': 1\.5 is not a value of type int64"),
+        ([(Decimal("1.5"), "n", 0.5)], r"row 0: column 'id': Decimal\('1\.5'\) is not a value of type int64"),
         (
             [(np.arange(9_000).reshape(3, -1), "n", 0.5)],
-            r"row 0: column 'id': array\(.{0,60} is no value of type int64$",
+            r"row 0: column 'id': array\(.{0,60} is not a value of type int64$",
         ),
     ],
     ids=[
@@ -131,12 +134,12 @@ def test_structs_are_read_by_name_too(who: Any) -> None:
 @pytest.mark.parametrize(
     ("who", "says"),
     [
-        (Row(age="old", name="n"), r"row 1: column 'c\.age': 'old' is no value of type int64"),
+        (Row(age="old", name="n"), r"row 1: column 'c\.age': 'old' is not a value of type int64"),
         (Row(aeg=1, name="n"), r"row 1: column 'c': the Row has no field 'age'"),
         ((1,), r"row 1: column 'c': the tuple has 1 values for 2 fields"),
         (7, r"row 1: column 'c': the row is of type int"),
-        ((7, "n"), r"row 1: column 'c': a tuple, where others are Row$"),
-        ({"age": 7, "name": "n"}, r"row 1: column 'c': a dict, where others are Row$"),
+        ((7, "n"), r"row 1: column 'c': a tuple, but other values are Row$"),
+        ({"age": 7, "name": "n"}, r"row 1: column 'c': a dict, but other values are Row$"),
     ],
 )
 def test_a_struct_that_does_not_fit_is_refused_with_its_field(who: Any, says: str) -> None:
@@ -149,9 +152,9 @@ def test_structs_of_several_kinds_are_refused_with_the_field_that_holds_them() -
     inner = pa.struct([("at", pa.string()), ("years", pa.int32())])
     whole = pa.struct([("old", inner), ("tall", pa.float32())])
     rows = [Row(old=None, tall=1.5), Row(old=Row(years=7, at="home"), tall=1.5), Row(old=("home", 7), tall=1.5)]
-    with pytest.raises(BadValueError, match=r"row 2: column 'c\.old': a tuple, where others are Row$"):
+    with pytest.raises(BadValueError, match=r"row 2: column 'c\.old': a tuple, but other values are Row$"):
         column(whole, rows)
-    with pytest.raises(BadValueError, match=r"row 2: column 'c': \[\('home', 7\)\] is of another kind than"):
+    with pytest.raises(BadValueError, match=r"row 2: column 'c': \[\('home', 7\)\] is of another type than"):
         column(pa.list_(inner), [None, [Row(years=7, at="home")], [("home", 7)]])
 
 
@@ -186,7 +189,7 @@ def test_structs_within_lists_and_maps_are_read_by_name_too() -> None:
     ],
 )
 def test_values_that_arrow_would_bend_are_refused(kind: pa.DataType, value: Any) -> None:
-    with pytest.raises(BadValueError, match=r"row 0: column 'c': .* is no value of type "):
+    with pytest.raises(BadValueError, match=r"row 0: column 'c': .* is not a value of type "):
         column(kind, [value])
 
 
@@ -212,9 +215,9 @@ def test_integers_are_the_same_whatever_is_among_them(kind: pa.DataType, more: l
 @pytest.mark.parametrize("value", [1.5, "1", 2**63, -(2**63) - 1, [1]], ids=repr)
 @pytest.mark.parametrize("kind", INTEGERS, ids=str)
 def test_what_is_no_integer_is_refused_in_every_width(kind: pa.DataType, value: Any) -> None:
-    with pytest.raises(BadValueError, match=rf"row 1: column 'c': .* is no value of type {kind}"):
+    with pytest.raises(BadValueError, match=rf"row 1: column 'c': .* is not a value of type {kind}"):
         column(kind, [7, value])
-    with pytest.raises(BadValueError, match=rf"row 1: column 'c': .* is no value of type list<item: {kind}>"):
+    with pytest.raises(BadValueError, match=rf"row 1: column 'c': .* is not a value of type list<item: {kind}>"):
         column(pa.list_(kind), [[7], [7, value]])
 
 
@@ -322,9 +325,9 @@ def test_a_type_takes_these_values_and_no_others(kind: pa.DataType, accepted: se
 
 def test_a_number_among_times_is_refused_with_its_place() -> None:
     at = AT.replace(tzinfo=UTC)
-    with pytest.raises(BadValueError, match=r"row 1: column 'c': 1600000000 is no value of type timestamp"):
+    with pytest.raises(BadValueError, match=r"row 1: column 'c': 1600000000 is not a value of type timestamp"):
         column(pa.timestamp("us", "UTC"), [at, 1_600_000_000])
-    with pytest.raises(BadValueError, match=r"row 2: column 'c': \[.*\] is no value of type list<item: date32"):
+    with pytest.raises(BadValueError, match=r"row 2: column 'c': \[.*\] is not a value of type list<item: date32"):
         column(pa.list_(pa.date32()), [None, [date(2020, 1, 1)], [date(2020, 1, 1), 5]])
 
 

@@ -165,7 +165,7 @@ def test_a_damaged_row_is_told_of_beside_the_list(root: Path, capsys: pytest.Cap
     assert main(["runs"]) == 0
     out, err = capsys.readouterr()
     assert "churn/2026-11-01" in out
-    assert "torn.parquet is no Parquet file" in err
+    assert "torn.parquet is not a readable Parquet file" in err
 
 
 @pytest.mark.parametrize(

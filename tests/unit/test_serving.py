@@ -285,7 +285,7 @@ def test_a_rollback_is_seen_by_number_and_by_name_and_can_be_undone(lab: Lab) ->
     assert lab.publish("d", DAYS[1]).version == 4
     assert lab.runs_of_versions() == {1: "a", 2: "b", 3: "c", 4: "d"}
     assert lab.serving.rollback() == 2, "what was rolled back is not what one rolls back to"
-    with pytest.raises(ConfigError, match="t has no version 7: there is 1, 2, 3, 4"):
+    with pytest.raises(ConfigError, match="t has no version 7; its versions: 1, 2, 3, 4"):
         lab.serving.rollback(7)
 
 

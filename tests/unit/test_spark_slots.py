@@ -32,10 +32,10 @@ YARN = master_of("yarn").slots(1)
 @pytest.mark.parametrize(
     ("slots", "nodes", "feeders", "says"),
     [
-        (LOCAL, 5, True, r"5 nodes .*, and Spark feeds them from one besides, .* use --master 'local\[6\]';"),
+        (LOCAL, 5, True, r"5 nodes .* and one more for Spark to feed them, .* use --master 'local\[6\]';"),
         (LOCAL, 4, True, r"4 nodes .* local\[4\] has 4: use --master 'local\[5\]';"),
         (LOCAL, 5, False, r"5 nodes need as many slots, but local\[4\] has 4: use --master 'local\[5\]';"),
-        (LOCAL, 5, None, r"use --master 'local\[5\]', or 'local\[6\]' if Spark is to feed the nodes"),
+        (LOCAL, 5, None, r"use --master 'local\[5\]', or 'local\[6\]' if Spark feeds the nodes"),
         (PSEUDO, 3, True, r"use --master 'local-cluster\[3,2,\.\.\.\]'"),
         (PSEUDO, 3, None, r"use --master 'local-cluster\[3,1,\.\.\.\]'"),
         (PSEUDO, 2, True, r"set spark\.executor\.cores=2 or more"),
@@ -59,7 +59,7 @@ def test_too_few_slots_for_all_roles_are_told_with_each_of_them() -> None:
         check_slots(LOCAL, cluster, feeders=False)
     four = ClusterConfig(strategy="parameter_server", workers=2, ps=1)
     check_slots(LOCAL, four)
-    with pytest.raises(PreflightError, match=r"Spark feeds them from one besides, .* use --master 'local\[5\]'"):
+    with pytest.raises(PreflightError, match=r"one more for Spark to feed them, .* use --master 'local\[5\]'"):
         check_slots(LOCAL, four, feeders=True)
 
 

@@ -99,7 +99,7 @@ def test_nothing_is_left_of_an_epoch_that_is_over(books: LeaseBooks) -> None:
 
 
 def test_no_blocks_are_leased_where_spark_feeds_the_rows(books: LeaseBooks) -> None:
-    with pytest.raises(RefusedError, match="worker 0 leases no rows"):
+    with pytest.raises(RefusedError, match="worker 0 does not lease rows"):
         books.lease(BlockLeaseRequest(attempt=1, node=ONE, epoch=1, rows=9))
 
 

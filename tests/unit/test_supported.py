@@ -76,7 +76,7 @@ def test_a_wrong_command_line_is_no_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "said"),
-    [("3.5.1", "this is Spark 3.5.1, and sparktf runs on 4.1"), ("4.1.0", "cannot import name")],
+    [("3.5.1", "this is Spark 3.5.1, but sparktf needs 4.1"), ("4.1.0", "cannot import name")],
 )
 def test_so_is_an_old_spark_or_half_of_one_and_the_verdict_is_told(version: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "pyspark").mkdir()
@@ -142,7 +142,7 @@ def test_an_old_spark_is_refused_by_its_jars(tmp_path: Path) -> None:
     (tmp_path / "jars").mkdir()
     jar = tmp_path / "jars/spark-core_2.12-3.5.1.jar"
     jar.touch()
-    with pytest.raises(PreflightError, match=r"is Spark 3\.5\.1, and sparktf runs on 4\.1"):
+    with pytest.raises(PreflightError, match=r"is Spark 3\.5\.1, but sparktf needs 4\.1"):
         check_spark(tmp_path)
     jar.rename(tmp_path / "jars/spark-core_2.13-4.1.0.jar")
     check_spark(tmp_path)

@@ -15,9 +15,11 @@ from sparktf.storage.base import FileEntry
 from sparktf.storage.file_systems import open_storage
 from sparktf.storage.local import LocalStorage
 
-DELTA = "a Delta table.*, which not all files in it belong to: use data.format: delta, or data.table"
+DELTA = (
+    "a Delta table.*, and only the table knows which of its files are current: use data.format: delta, or data.table"
+)
 HUDI = "a Hudi table.*: use data.format: hudi, or data.table"
-ICEBERG = "an Iceberg table.*: use data.table with its name in a catalog of Spark's, or data.format: iceberg"
+ICEBERG = "an Iceberg table.*: use data.table with its name in a Spark catalog, or data.format: iceberg"
 ACID = "a transactional table of Hive's.*: use data.source"
 
 FILES = {
@@ -54,7 +56,7 @@ def test_a_table_is_refused_with_the_way_to_read_it(tmp_path: Path, reason: str)
 def test_a_table_among_other_files(tmp_path: Path, reason: str) -> None:
     make(tmp_path / "lake", "day=1/f.parquet")
     table = make(tmp_path / "lake" / "day=2" / "t", *FILES[reason])
-    with pytest.raises(ConfigError, match=rf"^data\.path: {tmp_path}/lake holds {reason[:12]}.*{table}, which"):
+    with pytest.raises(ConfigError, match=rf"^data\.path: {tmp_path}/lake holds {reason[:12]}.*{table}, and only"):
         plan_lake(tmp_path / "lake")
 
 
@@ -63,7 +65,7 @@ def test_a_part_of_a_table(tmp_path: Path, reason: str) -> None:
     table = make(tmp_path / "t", *FILES[reason])
     file = table / FILES[reason][0]
     for part in {file, file.parent} - {table}:
-        with pytest.raises(ConfigError, match=rf"^data\.path: {part} belongs to {reason[:12]}.*{table}, which"):
+        with pytest.raises(ConfigError, match=rf"^data\.path: {part} belongs to {reason[:12]}.*{table}, and only"):
             plan_lake(part)
         with pytest.raises(ConfigError, match=f"belongs to {reason[:12]}"):
             check_no_table(open_storage("/"), str(part), "data.path")

@@ -106,7 +106,7 @@ def test_what_comes_twice_changes_nothing_and_is_answered_as_before(gang: Gang, 
     before = gang.seen()
     assert gang.say(action, said) is first
     assert gang.seen() == before
-    with pytest.raises(RefusedError, match=f"{action} 6 comes late: 7 was served"):
+    with pytest.raises(RefusedError, match=f"{action} 6 came too late, after {action} 7 was answered"):
         gang.say(action, SAID[action](6))
     assert gang.seen() == before
 
@@ -174,7 +174,7 @@ def test_a_heartbeat_that_comes_after_a_later_one_says_nothing_of_today(gang: Ga
     answer = beat(2, "h:2")
     assert isinstance(answer, Orders)
     assert answer.order is Order.WAIT
-    with pytest.raises(RefusedError, match="agent-heartbeat 1 comes late"):
+    with pytest.raises(RefusedError, match="agent-heartbeat 1 came too late"):
         beat(1, "h:1")
     assert [agent.address for agent in gang.roster.here()] == ["h:2"], "the next trainer begins where a port is held"
 

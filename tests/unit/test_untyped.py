@@ -70,12 +70,14 @@ def test_fields_of_structs(tmp_path: Path) -> None:
 
 
 def test_nulls_are_refused_as_any_others(tmp_path: Path) -> None:
-    with pytest.raises(BadValueError, match=r"1\.parquet: column 'c', row 0: null; data\.fill_null\.c names a value"):
+    with pytest.raises(
+        BadValueError, match=r"1\.parquet: column 'c', row 0: null; set data\.fill_null\.c to the value"
+    ):
         made(tmp_path, [pa.array([1, 2]), NOTHING])
 
 
 def test_a_column_that_no_file_has_a_value_of(tmp_path: Path) -> None:
-    with pytest.raises(BadValueError, match="column 'c' is of type null, of which no tensor can be made"):
+    with pytest.raises(BadValueError, match="column 'c' is of type null, which cannot become a tensor"):
         made(tmp_path, [NOTHING, NOTHING])
 
 

@@ -149,8 +149,8 @@ COMPUTING = worked(rows=5, reading=5, computing=85, applying=5)
 @pytest.mark.parametrize(
     ("workers", "servers", "coordinator", "expected"),
     [
-        ([PS_BOUND], [93], 10, "ps 0 is busy 93%, and workers wait for ps 80% of their time: 2 ps"),
-        ([PS_BOUND] * 3, [80, 90, 70], 10, "ps 1 is busy 90%, and workers wait for ps 80% of their time: 5 ps"),
+        ([PS_BOUND], [93], 10, "ps 0 is busy 93%, and workers wait for ps 80% of their time: use 2 ps"),
+        ([PS_BOUND] * 3, [80, 90, 70], 10, "ps 1 is busy 90%, and workers wait for ps 80% of their time: use 5 ps"),
         (
             [PS_BOUND],
             [90, 12],
@@ -165,8 +165,8 @@ COMPUTING = worked(rows=5, reading=5, computing=85, applying=5)
             [worked(computing=40, waiting=60)],
             [10],
             95,
-            "workers have nothing to do 60% of their time, and the coordinator takes 95% of a core: a larger "
-            "train.steps_per_call, or fewer workers",
+            "workers are idle 60% of their time, and the coordinator takes 95% of a core: raise "
+            "train.steps_per_call, or use fewer workers",
         ),
         ([worked(computing=40, waiting=60)], [10], 30, ""),
         ([worked(rows=70, computing=30)], [3], 5, "workers wait for rows 70% of their time: more ps would not help"),
@@ -174,13 +174,13 @@ COMPUTING = worked(rows=5, reading=5, computing=85, applying=5)
             [COMPUTING],
             [4, 6, 1],
             5,
-            "workers compute 85% of their time, and ps 1 is the busiest ps with 6%: 1 ps, or more workers",
+            "workers compute 85% of their time, and ps 1 is the busiest ps with 6%: use 1 ps, or more workers",
         ),
         (
             [COMPUTING],
             [30, 30, 30, 30],
             5,
-            "workers compute 85% of their time, and ps 0 is the busiest ps with 30%: 3 ps, or more workers",
+            "workers compute 85% of their time, and ps 0 is the busiest ps with 30%: use 3 ps, or more workers",
         ),
         ([COMPUTING], [4], 5, ""),
         ([COMPUTING], [25, 30], 5, ""),

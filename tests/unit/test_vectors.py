@@ -114,5 +114,5 @@ def test_those_that_are_set_aside_leave_the_others_as_they_are() -> None:
 def test_what_is_no_vector_is_refused(vector: dict[str, object]) -> None:
     other = {"type": 0, "size": 2, "indices": [0, 1], "values": [1.0]}
     for vectors in ([vector], [vector, other]):
-        with pytest.raises(BadValueError, match="beyond its size, or not as many indices as values"):
+        with pytest.raises(BadValueError, match="beyond its size, or different numbers of indices and values"):
             as_lists(pa.array(vectors, VECTOR))

@@ -10,7 +10,7 @@ from sparktf.compat.tensorflowonspark import install, write_shim
 
 _USAGE = """usage: python -m sparktf.compat.tensorflowonspark script.py [arguments]
        python -m sparktf.compat.tensorflowonspark --write-py-file tensorflowonspark.zip
-           writes what spark-submit --py-files tensorflowonspark.zip script.py takes"""
+           writes the file for spark-submit --py-files tensorflowonspark.zip script.py"""
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ class Board:
         self._thread.start()
         self._begun.wait()
         if self._process is None:
-            raise PreflightError("TensorBoard cannot be started: this machine starts no process")
+            raise PreflightError("TensorBoard cannot be started: this machine cannot start a process")
 
     def stop(self) -> None:
         """Ends it."""
@@ -78,7 +78,7 @@ class Board:
 def _port(host: str, environment: Mapping[str, str]) -> int:
     text = environment.get(PORT, "0")
     if not text.isdecimal() or int(text) > 65535:
-        raise ConfigError(f"{PORT}: {text!r} is no port")
+        raise ConfigError(f"{PORT}: {text!r} is not a port")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -143,7 +143,7 @@ class TFCluster:
             raise ConfigError(f"there is no queue {qname!r}")
         self._fed_queue = self._fed_queue or qname
         if qname != self._fed_queue:
-            raise ConfigError(f"a cluster has one queue of rows, and this one's is {self._fed_queue!r}, not {qname!r}")
+            raise ConfigError(f"this cluster has only the queue {self._fed_queue!r} for rows, not {qname!r}")
 
     def _close(self) -> None:
         atexit.unregister(self._close)
@@ -189,9 +189,9 @@ def run(  # noqa: PLR0913, PLR0917 - theirs
     del release_port
     fed = input_mode == InputMode.SPARK
     if driver_ps_nodes and fed:
-        raise ConfigError("driver_ps_nodes goes with InputMode.TENSORFLOW alone")
+        raise ConfigError("driver_ps_nodes needs InputMode.TENSORFLOW")
     if eval_node and fed:
-        raise ConfigError("eval_node goes with InputMode.TENSORFLOW alone")
+        raise ConfigError("eval_node needs InputMode.TENSORFLOW")
     template = cluster_template(num_executors, num_ps, master_node, eval_node=eval_node)
     guests = make_guests(
         sc, map_fun, tf_args, template, fed=fed, reserve_s=reservation_timeout, here=num_ps if driver_ps_nodes else 0
@@ -247,7 +247,7 @@ def cluster_template(
         ConfigError: there are too few nodes, or none that works.
     """
     if master_node not in (None, "chief", "master"):
-        raise ConfigError(f"master_node is 'chief' or 'master', not {master_node!r}")
+        raise ConfigError(f"master_node must be 'chief' or 'master', not {master_node!r}")
     template: dict[str, list[int]] = {}
     left = list(range(num_executors))
     for job, count in (("ps", num_ps), (master_node, 1 if master_node else 0), ("evaluator", int(eval_node))):
@@ -258,5 +258,5 @@ def cluster_template(
     if left:
         template["worker"] = left
     if not left and master_node is None:
-        raise ConfigError("the cluster needs a worker or a master node at least")
+        raise ConfigError("the cluster needs at least one worker or master node")
     return template

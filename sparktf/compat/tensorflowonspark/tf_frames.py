@@ -111,7 +111,7 @@ def _arrow_type(name: str, dtype: str) -> pa.DataType:
     try:
         return record_type(dtype.replace("long", "bigint"))  # which theirs takes as well
     except KeyError:
-        raise BadValueError(f"column {name!r} is of type {dtype}, of which a feature cannot be made: cast it") from None
+        raise BadValueError(f"column {name!r} is of type {dtype}, which cannot become a feature: cast it") from None
 
 
 def _plain(values: FeatureValues, is_binary: bool) -> Any:

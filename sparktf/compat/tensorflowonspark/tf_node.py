@@ -159,12 +159,16 @@ def hdfs_path(ctx: Any, path: str) -> str:
 
 def start_cluster_server(ctx: Any, num_gpus: int = 1, rdma: bool = False) -> Any:
     """Raises `RuntimeError`: this is of TensorFlow 1."""
-    raise RuntimeError("start_cluster_server is of TensorFlow 1: use tf.distribute strategies, which read TF_CONFIG")
+    raise RuntimeError(
+        "start_cluster_server belongs to TensorFlow 1: use tf.distribute strategies, which read TF_CONFIG"
+    )
 
 
 def export_saved_model(sess: Any, export_dir: str, tag_set: str, signatures: Any) -> None:
     """Raises `RuntimeError`: this is of TensorFlow 1."""
-    raise RuntimeError("export_saved_model with a session is of TensorFlow 1: use model.export or tf.saved_model.save")
+    raise RuntimeError(
+        "export_saved_model with a session belongs to TensorFlow 1: use model.export or tf.saved_model.save"
+    )
 
 
 def release_port(ctx: Any) -> None:

@@ -44,7 +44,7 @@ _PARAMS: dict[str, tuple[str, str, Any]] = {
     "batch_size": ("BatchSize", "records of a batch", _INT),
     "cluster_size": ("ClusterSize", "nodes of the cluster", _INT),
     "epochs": ("Epochs", "passes over the rows", _INT),
-    "grace_secs": ("GraceSecs", "seconds that what still runs may go on once the rows are fed", _INT),
+    "grace_secs": ("GraceSecs", "seconds that nodes may still run after all rows are fed", _INT),
     "input_mapping": ("InputMapping", "input column -> input tensor", _to_dict),
     "input_mode": ("InputMode", "who reads the data: 1, Spark", _INT),
     "master_node": ("MasterNode", "name of the node that is chief", _TEXT),
@@ -59,7 +59,7 @@ _PARAMS: dict[str, tuple[str, str, Any]] = {
     "tfrecord_dir": ("TFRecordDir", "for the function", _TEXT),
     "export_dir": ("ExportDir", "where the function exports a SavedModel", _TEXT),
     "signature_def_key": ("SignatureDefKey", "which signature of the SavedModel scores", _TEXT),
-    "tag_set": ("TagSet", "tags of the SavedModel's graph, with commas between", _TEXT),
+    "tag_set": ("TagSet", "tags of the SavedModel's graph, separated by commas", _TEXT),
 }
 """TensorFlowOnSpark's Params: name after `set` and `get`, description, and converter."""
 
@@ -81,7 +81,7 @@ def _with_params(*names: str) -> Any:
 def _setter(name: str) -> Any:
     def set_param(self: Any, value: Any) -> Any:
         if name == "input_mode" and value != InputMode.SPARK:
-            raise ConfigError("input_mode: a DataFrame is fed by Spark: InputMode.SPARK")
+            raise ConfigError("input_mode must be InputMode.SPARK, since Spark feeds a DataFrame")
         return self._set(**{name: value})
 
     return set_param
@@ -104,7 +104,7 @@ class Namespace:
         elif isinstance(given, (argparse.Namespace, Namespace)):
             vars(self).update(vars(given))
         else:
-            raise ConfigError(f"arguments are a dict, a list or a Namespace, not {type(given).__name__}")
+            raise ConfigError(f"arguments must be a dict, a list or a Namespace, not {type(given).__name__}")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.argv or list(vars(self)))
@@ -145,7 +145,7 @@ class TFEstimator(Estimator["TFModel"], TFParams):
         """
         super().__init__()
         if export_fn is not None:
-            raise ConfigError("export_fn is of TensorFlow 1: the function exports the model itself")
+            raise ConfigError("export_fn belongs to TensorFlow 1: export the model in the function itself")
         self.train_fn = train_fn
         self.args = Namespace(tf_args)
         self._setDefault(
@@ -191,7 +191,7 @@ class TFModel(Model, TFParams):
     def _transform(self, dataset: DataFrame) -> DataFrame:
         folder = self.getOrDefault("export_dir")
         if not folder:
-            raise ConfigError("export_dir is not set: where is the SavedModel?")
+            raise ConfigError("export_dir is not set: set it to the folder of the SavedModel")
         signature = self.getOrDefault("signature_def_key") or SIGNATURE
         tags = tuple((self.getOrDefault("tag_set") or _TAG).split(","))
         model, shapes = saved_model(dataset, folder, signature, tags, self.getOrDefault("input_mapping"))

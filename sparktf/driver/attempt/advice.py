@@ -48,7 +48,7 @@ def _too_few_servers(work: WorkTime, busy: Mapping[str, float]) -> str:
     figure = f"{busiest} is busy {busy[busiest]:.0%}, and workers wait for ps {at_servers:.0%} of their time"
     if others and max(others) < busy[busiest] / 2:
         return f"{figure}, while no other ps is busy more than {max(others):.0%}: split the variables that it holds"
-    return f"{figure}: {math.ceil(1.5 * len(busy))} ps"
+    return f"{figure}: use {math.ceil(1.5 * len(busy))} ps"
 
 
 def _too_slow_coordinator(work: WorkTime, coordinator: Usage) -> str:
@@ -58,8 +58,8 @@ def _too_slow_coordinator(work: WorkTime, coordinator: Usage) -> str:
     if waiting < _MOST or one_core < _FULL:
         return ""
     return (
-        f"workers have nothing to do {waiting:.0%} of their time, and the coordinator takes {one_core:.0%} of a core: "
-        "a larger train.steps_per_call, or fewer workers"
+        f"workers are idle {waiting:.0%} of their time, and the coordinator takes {one_core:.0%} of a core: raise "
+        "train.steps_per_call, or use fewer workers"
     )
 
 
@@ -77,5 +77,5 @@ def _too_many_servers(work: WorkTime, busy: Mapping[str, float], servers: Sequen
     busiest = max(busy, key=lambda node: busy[node])
     return (
         f"workers compute {computing:.0%} of their time, and {busiest} is the busiest ps with {busy[busiest]:.0%}: "
-        f"{count} ps, or more workers"
+        f"use {count} ps, or more workers"
     )

@@ -178,7 +178,7 @@ class Attempt(Crew):
         trainer = self.hear(message)
         trainer.moved_s = trainer.heard_s
         if trainer.node != self.evaluation.node:
-            raise RefusedError(f"{trainer.node} evaluates no commits")
+            raise RefusedError(f"{trainer.node} does not evaluate commits")
         return self.commits.next(self.evaluation.rule)
 
     def epoch_done(self, message: EpochDone) -> Ack:
@@ -318,4 +318,4 @@ class Attempt(Crew):
         """Hears a trainer that reports progress. Raises `RefusedError` if it is not a reporter."""
         self.hear(message)
         if message.node not in self._reporters:
-            raise RefusedError(f"{message.node} does not tell where the run is")
+            raise RefusedError(f"{message.node} does not report progress")

@@ -135,7 +135,7 @@ class Evaluating:
         since_s = next((vacancy.since_s for vacancy in vacancies if vacancy.node == self.node), None)
         if since_s is None or self.failed is not None or now_s - max(since_s, trained_s) <= limit_s:
             return after
-        return after._given_up(f"nobody took its place within timeouts.replace: {limit_s:g} s")
+        return after._given_up(f"it was not replaced within timeouts.replace: {limit_s:g} s")
 
     def _have_trained(self, members: Members) -> bool:
         # Once seen, it stays: trainers that have finished may be gone since.

@@ -176,8 +176,8 @@ def left_behind(trainers: Iterable[Trainer], now: Now, fed_s: float, timeouts: T
     for trainer in trainers:
         if trainer.is_at_work and now.s - max(trainer.moved_s, gone.moved_s, fed_s) > limit_s:
             what = (
-                f"train(node) has returned on {gone.node} at step {gone.finished.step}, with epochs left, and "
-                f"{trainer.node} waits at step {trainer.progress.step}: leave the loop on all nodes at the same step"
+                f"train(node) returned on {gone.node} at step {gone.finished.step} before its last epoch, while "
+                f"{trainer.node} waits at step {trainer.progress.step}: leave the loop at the same step on all nodes"
             )
             return ErrorRecord(type="ModelError", message=what, verdict=Verdict.MODEL_FAILED, time_s=now.wall_s)
     return None

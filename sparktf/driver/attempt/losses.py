@@ -80,7 +80,7 @@ class Losses:
             for loss in self._noted.values():
                 was_first = loss.record.time_s <= of.time_s + KNOBS.settle_s and loss.noted_s >= failure.heard_s
                 if was_first and loss.record.host != of.host:
-                    return _with(of, f"it may have waited for a lost one: {loss.record.message}")
+                    return _with(of, f"it may have waited for a lost node: {loss.record.message}")
         return of
 
     def has(self, trainer: Trainer) -> bool:
@@ -158,7 +158,7 @@ class Losses:
     def successor(self, lost: Trainer, agent: str, host: str, address: str, now_s: float) -> Trainer:
         """Returns a trainer that follows a lost one. Raises `LifecycleError` if that is not lost."""
         if not self.has(lost):
-            raise LifecycleError(f"{lost.node} is {lost.state.value}: nobody can take its place")
+            raise LifecycleError(f"{lost.node} is {lost.state.value} and cannot be replaced")
         return lost.successor(agent, host, address, now_s)
 
     def order(self, workers: Iterable[Trainer]) -> tuple[WorkersOrder, ...]:
@@ -223,14 +223,18 @@ def decide(
     if left >= least:
         return StandIn(new)
     node, reason = next(iter((new or reasons).items()))
-    few = f"of {workers} workers {left} would be left, and {least} are needed" if left else "no worker is left"
+    few = (
+        f"only {left} of {workers} workers would be left, but at least {least} are needed"
+        if left
+        else "no worker is left"
+    )
     return GiveUp(node, f"{reason}, and {few}")
 
 
 def _reason(node: NodeId, loss: Loss, now_s: float, limit_s: float) -> str:
     """Returns why a lost worker gets no successor; "" while one may come."""
     if loss.is_hopeless:
-        return f"the last {loss.fruitless} of {node} trained no row: it gets no other"
+        return f"the last {loss.fruitless} processes of {node} trained no row: it is not restarted"
     if now_s - loss.since_s > limit_s:
-        return f"nobody took its place within timeouts.replace: {limit_s:g} s"
+        return f"it was not replaced within timeouts.replace: {limit_s:g} s"
     return ""

@@ -136,8 +136,8 @@ def speaker(message: NodeMessage, attempt: int, members: Members) -> Trainer:
         raise RefusedError(f"attempt {attempt} has no {message.node}")
     if message.incarnation != trainer.incarnation:
         raise RefusedError(
-            f"incarnation {message.incarnation} of {trainer.node} in attempt {attempt} is over: "
-            f"{trainer.incarnation} has its place"
+            f"incarnation {message.incarnation} of {trainer.node} in attempt {attempt} is over: incarnation "
+            f"{trainer.incarnation} has replaced it"
         )
     if trainer.state is TrainerState.EXITED:
         raise RefusedError(f"{trainer.node} of attempt {attempt} counts as lost")

@@ -58,7 +58,7 @@ def with_others(chief: Uploaded, others: Sequence[Uploaded | None]) -> Uploaded 
         return chief.model_copy(update={"files": tuple(sorted(files, key=lambda file: file.name))})
     if len(there) < len(others):
         return None
-    return chief.model_copy(update={"error": f"nobody has uploaded {', '.join(sorted(missing))}"})
+    return chief.model_copy(update={"error": f"no node has uploaded {', '.join(sorted(missing))}"})
 
 
 class Uploads:

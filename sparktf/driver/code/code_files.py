@@ -138,9 +138,9 @@ class _Code:
         if self._nbytes > LIMIT_NBYTES:
             largest = max(self._sizes, key=lambda other: self._sizes[other])
             raise ConfigError(
-                f"{key}: its code in {base} is more than the {LIMIT_NBYTES >> 20} MiB that go to every node: the "
-                f"largest file is {largest}, {self._sizes[largest] / 1e6:,.0f} MB; move what is no code elsewhere, and "
-                "read it from where every node reaches it"
+                f"{key}: the code in {base} is larger than the {LIMIT_NBYTES >> 20} MiB that can be sent to every "
+                f"node; the largest file is {largest}, {self._sizes[largest] / 1e6:,.0f} MB: move files that are not "
+                "code to storage that every node can read"
             )
         return file
 

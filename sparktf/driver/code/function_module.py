@@ -59,8 +59,8 @@ def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[
     except Exception as error:  # any error of a user's object that is pickled
         names = ", ".join(functions)
         raise ConfigError(
-            f"{names}: {type(error).__name__}: {error}: what the function uses must be sent to other processes; make "
-            "within it what cannot be, such as models, sessions and open files"
+            f"{names}: {type(error).__name__}: {error}: everything that the function uses is sent to other "
+            "processes; create models, sessions and open files inside the function"
         ) from error
     module = f"sparktf_functions_{hashlib.sha256(content).hexdigest()[:12]}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -79,11 +79,11 @@ def check_function(name: str, function: Any) -> None:
     """
     if of_keras := _kind_of_keras(function):
         raise ConfigError(
-            f"{name} is to be a function that makes the model and returns it compiled, in the processes that train it, "
-            f"not {of_keras}: give def build(params, assets): ...; return model"
+            f"{name} must be a function that builds and returns the compiled model in each training process, not "
+            f"{of_keras}: give def build(params, assets): ...; return model"
         )
     if not callable(function):
-        raise ConfigError(f"{name} is to be a function, or its name as module:function, not {function!r}")
+        raise ConfigError(f"{name} must be a function, or its name as module:function, not {function!r}")
 
 
 def _kind_of_keras(value: Any) -> str:

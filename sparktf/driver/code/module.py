@@ -138,8 +138,8 @@ def load_module(key: str, module: str, beside: Path | None) -> ModuleType:
     origin, file = (found.origin if found is not None else None), getattr(loaded, "__file__", None)
     if origin and file and os.path.realpath(origin) != os.path.realpath(file):
         raise ConfigError(
-            f"{key}: this process has imported {module} from {file} before, and now it is {origin}: "
-            "give it another name, or start a new process"
+            f"{key}: this process has already imported {module} from {file}, but the module now lies in {origin}: "
+            "rename the module, or start a new process"
         )
     return loaded
 

@@ -48,10 +48,8 @@ def try_model(config: JobConfig, spec: FeedSpec) -> str:
             raise NodeLostError(f"model: it was not built within {_LIMIT_S:g} s") from error
         if not report.exists():
             lines = ended.stderr.decode(errors="replace").strip().splitlines()
-            said = lines[-1] if lines else "it has said nothing"
-            raise NodeLostError(
-                f"model: the process that builds it has ended with exit code {ended.returncode}: {said}"
-            )
+            said = lines[-1] if lines else "it printed nothing"
+            raise NodeLostError(f"model: the process that builds it ended with exit code {ended.returncode}: {said}")
         found = json.loads(report.read_bytes())
     if found["error"] is not None:
         raise ErrorRecord.model_validate(found["error"]).to_error()

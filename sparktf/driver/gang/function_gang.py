@@ -161,7 +161,7 @@ class FunctionGang(Reserved):
             while not done():
                 self.check()
                 if deadline_s is not None and self.clock.now_s() > deadline_s:
-                    raise NodeLostError(f"the functions have not returned within {limit_s:g} s")
+                    raise NodeLostError(f"the functions did not return within {limit_s:g} s")
                 self.clock.wait(self.roster.changed, KNOBS.tick_s)
         self.check()
 

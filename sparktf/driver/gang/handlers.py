@@ -77,7 +77,7 @@ class Answers:
         last = self._last.get((sender, action)) or self._last.setdefault((sender, action), _Last())
         with last.lock:
             if number < last.number:
-                raise RefusedError(f"{action} {number} comes late: {last.number} was served")
+                raise RefusedError(f"{action} {number} came too late, after {action} {last.number} was answered")
             if number > last.number or last.answer is None:
                 last.answer, last.number = serve(), number
             return last.answer
@@ -137,7 +137,7 @@ class Dispatcher:
 
     def _current(self) -> Crew:
         if self.attempt is None:
-            raise RefusedError("there is no attempt")
+            raise RefusedError("no attempt is under way")
         return self.attempt
 
     def _training(self) -> Attempt:
@@ -146,7 +146,7 @@ class Dispatcher:
     def _of(self, kind: type[_Crew]) -> _Crew:
         current = self._current()
         if not isinstance(current, kind):
-            raise RefusedError("this attempt does other work")
+            raise RefusedError("this attempt does not accept the action")
         return current
 
     def _locked(self, handle: Callable[[_Request], Message], message: _Request) -> Message:

@@ -80,7 +80,7 @@ class Replacements:
             self._gang.check_agents([follower.agent for follower in followers])
             for follower in followers:
                 self._give(follower)
-        return [f"{node} gets another trainer, on {agent.registration.host}" for node, agent in followers]
+        return [f"{node} gets a new trainer on {agent.registration.host}" for node, agent in followers]
 
     def _stop_lost(self) -> None:
         attempt = self._attempt

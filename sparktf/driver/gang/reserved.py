@@ -104,8 +104,8 @@ class Reserved:
             if then is Next.GIVE_UP:
                 missing = sorted(set(range(need.wanted)) - {a.registration.partition for a in idle})
                 raise ReservationError(
-                    f"{len(idle)} of {need.wanted} nodes came within {limit_s:g} s; missing: "
-                    f"{_nodes(missing)} on {self.site.place} (are there free executors? {limit} is the limit)"
+                    f"only {len(idle)} of {need.wanted} nodes came within {limit_s:g} s; missing: {_nodes(missing)} "
+                    f"on {self.site.place}: free some executors, or raise {limit}"
                 )
             show(len(idle), need.deadline_s - now_s, now_s)
             self.tick()

@@ -46,14 +46,14 @@ def _check_column(key: str, bounds: ColumnBounds, kind: ColumnType) -> None:
     }
     for figure, is_measured in measured.items():
         if getattr(bounds, figure) is not None and not is_measured:
-            raise ConfigError(f"{key}.{figure}: nothing of the kind is measured of a column of type {kind.spark}")
+            raise ConfigError(f"{key}.{figure}: this statistic is not measured for columns of type {kind.spark}")
     for figure in ("min", "max"):
         bound = getattr(bounds, figure)
         try:
             if bound is not None:
                 number_of(bound, kind.spark)
         except ValueError as error:
-            raise ConfigError(f"{key}.{figure}: {bound!r} is no value for a column of type {kind.spark}") from error
+            raise ConfigError(f"{key}.{figure}: {bound!r} is not a value of type {kind.spark}") from error
 
 
 def _value(kind: ColumnType) -> str:

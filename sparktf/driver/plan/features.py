@@ -172,7 +172,9 @@ def _input(name: str, config: FeatureConfig, data: DataConfig, schema: Schema) -
         return [feature]
     names = [*data.inputs, *(other.mask for other in data.inputs.values())]
     if names.count(config.mask) > 1:
-        raise ConfigError(f"{key}.mask: there is another input {config.mask!r}; a mask is an input of its own")
+        raise ConfigError(
+            f"{key}.mask: {config.mask!r} is already the name of another input or mask: give the mask another name"
+        )
     mask = {"name": config.mask, "dtype": "bool", "is_mask": True}
     return [feature, feature.model_copy(update=mask)]
 
@@ -209,7 +211,7 @@ def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Sch
     if kind is not Kind.INPUT and config.mask is not None:
         raise ConfigError(f"{key}.mask: only inputs have masks; give rows without a target a sample weight of 0")
     if kind is not Kind.INPUT and config.ragged:
-        raise ConfigError(f"{key}.ragged: only inputs are ragged; `shape` and `pad` make lists a target")
+        raise ConfigError(f"{key}.ragged: only inputs can be ragged; use `shape` and `pad` for a target of lists")
     _check_fit(columns[0], types[0], dtype, config, key)
     return Feature(
         kind=kind,
@@ -251,12 +253,12 @@ def _expand(names: Sequence[str], key: str, schema: Schema) -> tuple[str, ...]:
 
 def _check_family(column: str, found: ColumnType, dtype: str | None, key: str, needs_number: bool) -> None:
     if dtype is not None and dtype not in DTYPES:
-        raise ConfigError(f"{key}.dtype: {dtype!r} is no dtype{nearest(dtype, DTYPES)}")
+        raise ConfigError(f"{key}.dtype: {dtype!r} is not a dtype{nearest(dtype, DTYPES)}")
     is_of = f"{key}: column {column!r} is of type {found.spark}"
     if found.family is Family.STRUCT:
         raise BadValueError(f"{is_of}; name its fields: one as `{column}.<field>`, all in a list as `{column}.*`")
     if found.family is Family.NOTHING:
-        raise BadValueError(f"{is_of}, of which no tensor can be made")
+        raise BadValueError(f"{is_of}, which cannot become a tensor")
     if found.family is Family.TEXT and (needs_number or dtype not in (None, TEXT)):
         hint = "; `dtype: uint8` takes its bytes" if found.spark == "binary" else ""
         raise BadValueError(f"{is_of}, but a number is needed{hint}")
@@ -271,7 +273,7 @@ def _check_fit(column: str, found: ColumnType, dtype: str, config: FeatureConfig
     if config.ragged:
         given = {"shape": config.shape, "pad": config.pad, "truncate": config.truncate or None, "mask": config.mask}
         for setting in [setting for setting, value in given.items() if value is not None]:
-            raise ConfigError(f"{key}.{setting}: a ragged tensor has lists of any length, and no {setting}")
+            raise ConfigError(f"{key}.{setting}: a ragged tensor has lists of any length: remove {setting}")
         if not found.is_list:
             raise ConfigError(f"{key}.ragged: column {column!r} is of type {found.spark}, not a list")
         return
@@ -280,9 +282,9 @@ def _check_fit(column: str, found: ColumnType, dtype: str, config: FeatureConfig
         if not found.is_list:
             raise ConfigError(f"{key}.{setting}: column {column!r} is of type {found.spark}, not a list")
         if config.shape is None:
-            raise ConfigError(f"{key}.{setting}: to what length? add `shape: [n]`")
+            raise ConfigError(f"{key}.{setting}: the length is not set; add `shape: [n]`")
     if config.pad is not None and not _fits(config.pad, dtype):
-        raise ConfigError(f"{key}.pad: {config.pad!r} is no value of dtype {dtype}")
+        raise ConfigError(f"{key}.pad: {config.pad!r} is not a value of dtype {dtype}")
 
 
 def _fits(value: FillValue, dtype: str) -> bool:
@@ -309,9 +311,7 @@ def _shape(
         if first.is_list and first.length is None:
             hint = schema.first_length(columns[0]) or "n"
             of = f"column {columns[0]!r} is of type {first.spark}, whose rows may differ in length"
-            raise ConfigError(
-                f"{key}: {of}; add `shape: [{hint}]` (and `pad`, if it is to fill shorter ones up) or `ragged: true`"
-            )
+            raise ConfigError(f"{key}: {of}; add `shape: [{hint}]` (and `pad` to fill shorter ones) or `ragged: true`")
         if first.length is not None:
             return (first.length,)
         return (len(columns),) if packed else ()
@@ -334,7 +334,7 @@ def _check_no_leak(data: DataConfig, features: Sequence[Feature]) -> None:
             leaked = learned.intersection(feature.columns).difference([named] if isinstance(named, str) else named)
             if leaked:
                 raise ConfigError(
-                    f"data.inputs.{feature.name}: a pattern takes in {min(leaked)!r}, which is a target or weight; "
+                    f"data.inputs.{feature.name}: the pattern matches {min(leaked)!r}, which is a target or weight; "
                     "make it narrower, or name that column itself"
                 )
 
@@ -357,12 +357,12 @@ def _columns_of(features: Sequence[Feature]) -> set[str]:
 def _check_fill(value: FillValue, kind: pa.DataType, feature: Feature, key: str) -> None:
     if takes_bytes(feature, kind):
         if not _fits(value, feature.dtype):
-            raise ConfigError(f"{key}: {value!r} is no byte, and {feature.key} takes the bytes of the column")
+            raise ConfigError(f"{key}: {value!r} is not a byte, but {feature.key} takes the bytes of the column")
         return
     try:
         fill_scalar(value, kind)
     except ValueError as error:
-        raise ConfigError(f"{key}: {value!r} is no value for a column of type {column_type(kind).spark}") from error
+        raise ConfigError(f"{key}: {value!r} is not a value of type {column_type(kind).spark}") from error
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

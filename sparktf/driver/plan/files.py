@@ -96,7 +96,7 @@ class RowGroups(NamedTuple):
 
 
 CAME_LATER = (
-    "files from before a column came are left out by data.where, or have nulls there with data.mode: spark and "
+    "files from before the column existed can be left out by data.where, or read with nulls by data.mode: spark and "
     "spark.sql.parquet.mergeSchema: true under submit.conf"
 )
 
@@ -270,7 +270,7 @@ def _twice(names: Iterable[str], reads: SparkReads) -> str:
             return (
                 f"two columns called {name!r}"
                 if seen[same] == name
-                else (f"columns {seen[same]!r} and {name!r}, which are one to Spark (spark.sql.caseSensitive)")
+                else (f"columns {seen[same]!r} and {name!r}, which Spark takes for one (spark.sql.caseSensitive)")
             )
         seen[same] = name
     return ""
@@ -309,7 +309,7 @@ def check_file(
             continue
         kind = column_type(found)
         if kind.spark != wanted.spark:
-            raise BadValueError(f"{path}: column {name!r} is of type {kind.spark}, in other files {wanted.spark}")
+            raise BadValueError(f"{path}: column {name!r} is of type {kind.spark}, but {wanted.spark} in other files")
     if any(kind.family is Family.DECIMAL for kind in types.values()):
         check_decimals(path, metadata, frozenset(types))
     check_calendar(path, metadata, frozenset(types), reads)

@@ -87,8 +87,8 @@ def check_apart(
         return
     where = "is" if mine.holds(other) and other.holds(mine) else "is above" if mine.holds(other) else "is below"
     raise ConfigError(
-        f"{key}: {output} {where} {what}: what lies there would be replaced, or predictions be read as "
-        "its rows; give the predictions a folder of their own"
+        f"{key}: {output} {where} {what}: predictions would replace the data there or be read as its rows; write "
+        "them to a separate folder"
     )
 
 

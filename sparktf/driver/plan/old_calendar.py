@@ -55,7 +55,7 @@ def check_calendar(path: str, metadata: pq.FileMetaData, columns: frozenset[str]
         if column.physical_type == _INT96:
             if rebases_int96:
                 raise NotPlainError(
-                    f"{path} may have dates of the old calendar, or times of another zone (INT96 timestamps in "
+                    f"{path} may have dates of the old calendar, or times in another time zone (INT96 timestamps in "
                     f"{column.path!r}, which have no statistics)"
                 )
         elif rebases and not _is_later(metadata, leaf):

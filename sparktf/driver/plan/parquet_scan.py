@@ -88,7 +88,7 @@ class ParquetScan:
             if is_untyped(found[in_file]) and in_file not in self.compared:
                 untyped.update(name for name in used if self.columns[self.root(name)] == in_file)
             elif kind != wanted:
-                raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, and {wanted} in Spark")
+                raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, but {wanted} in Spark")
         if any("decimal" in kind for kind in types.values()):
             check_decimals(path, metadata, read)
         check_calendar(path, metadata, read, SparkReads(rebases_unknown=self.rebases_unknown))
@@ -97,7 +97,7 @@ class ParquetScan:
 def scan_source(scan: ParquetScan, key: str) -> Source:
     """Returns the files of a scan. Raises `EmptySourceError` if there are none."""
     if not scan.files:
-        raise EmptySourceError(f"{key}: no file is left to read, of all that the partition filters let through")
+        raise EmptySourceError(f"{key}: the partition filters select no file")
     return Source(key, "the DataFrame", scan.files, scan.partitions)
 
 

@@ -221,7 +221,7 @@ def _typed(raw: str, kind: str, reads: SparkReads, folder: str) -> PartitionValu
     if kind == "double":
         number = _double(raw)
         if number is None:
-            raise BadValueError(f"partition folder {folder!r}: {raw!r} is no double, which other values are")
+            raise BadValueError(f"partition folder {folder!r}: {raw!r} is not a double, but other values are")
         return number
     if _DECIMAL_TYPE.fullmatch(kind):
         return _decimal(raw)

@@ -195,8 +195,8 @@ def _matches(source: Source, where: str | None, key: str, filter_partitions: Par
         return [True] * len(values)
     if not names:
         raise ConfigError(
-            f"{key}: {source.path} has no partition columns, and trainers filter by no others; "
-            "`data.mode: spark` has Spark filter by columns of the files too"
+            f"{key}: {source.path} has no partition columns, and trainers cannot filter by other columns; set "
+            "`data.mode: spark` to filter by columns of the files"
         )
     if reason := unreadable(source.partitions, names):
         raise NotPlainError(reason)
@@ -207,7 +207,7 @@ def _matches(source: Source, where: str | None, key: str, filter_partitions: Par
         raise ConfigError(f"{key}: {error}") from error
     if not any(chosen.values()):
         there_is = "; ".join(_range(name, [row[i] for row in rows]) for i, name in enumerate(names))
-        raise EmptySourceError(f"{key}: {where!r} selects none of {len(rows)} partitions; there is {there_is}")
+        raise EmptySourceError(f"{key}: {where!r} selects none of {len(rows)} partitions; they have {there_is}")
     return [chosen[value] for value in values]
 
 
@@ -228,12 +228,10 @@ def _project(source: Source, spec: FeedSpec, first: str) -> Source:
         raise NotPlainError(reason)
     for name, kind in zip(spec.partition_columns, spec.partition_types, strict=True):
         if name not in partitions.names:
-            raise ColumnError(
-                f"{source.key}: {name!r} is no partition column of {source.path}, but it is one of {first}"
-            )
+            raise ColumnError(f"{source.key}: {name!r} is a partition column of {first}, but not of {source.path}")
         found = partitions.types[partitions.names.index(name)]
         if found != kind:
-            raise BadValueError(f"{source.key}: partition column {name!r} is of type {found}, in {first} {kind}")
+            raise BadValueError(f"{source.key}: partition column {name!r} is of type {found}, but {kind} in {first}")
     positions = [partitions.names.index(name) for name in spec.partition_columns]
     values = tuple(tuple(row[i] for i in positions) for row in partitions.values)
     return replace(source, partitions=Partitions(spec.partition_columns, spec.partition_types, values))
@@ -249,9 +247,9 @@ def _check_nulls(spec: FeedSpec, sources: Sequence[Source], streams: Iterable[St
     for i in sorted({i for part in streams for i in np.unique(part.groups.file[part.rows > 0]).tolist()}):
         for name, value in zip(spec.partition_columns, rows[i], strict=True):
             if value is None and name in refused:
-                way = f"data.where: {name} IS NOT NULL leaves such files out"
+                way = f"leave such files out by data.where: {name} IS NOT NULL"
                 if name not in labels:
-                    way = f"data.fill_null.{name} names a value instead"
+                    way = f"set data.fill_null.{name} to the value to use instead"
                 raise BadValueError(f"{files[i]}: partition column {name!r} is null; {way}")
 
 
@@ -316,7 +314,7 @@ def _check_not_empty(streams: Mapping[Stream, StreamRows], source: str) -> None:
     rows = {stream: int(part.rows.sum()) for stream, part in streams.items()}
     total = sum(rows.values())
     if not rows[Stream.TRAIN]:
-        raise EmptySourceError(f"data.validation holds out all {total} rows of {source}: none is left to train on")
+        raise EmptySourceError(f"data.validation holds out all {total} rows of {source}: no rows are left to train on")
     if not rows.get(Stream.VALIDATION, 1):
         raise EmptySourceError(f"data.validation holds out none of {total} rows of {source}")
 

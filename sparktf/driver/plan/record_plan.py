@@ -82,7 +82,7 @@ def _looked_at(declared: Mapping[str, str] | None, sample: int) -> tuple[str, st
     """Returns the parts of a message about a column: where it was looked for, and what to do."""
     if declared is not None:
         return " in data.record_types", ""
-    return f" in the first {sample:,} records", "data.record_types names features that come later, with their types"
+    return f" in the first {sample:,} records", "list features that come later, with their types, in data.record_types"
 
 
 def infer_types(records: Iterable[tuple[str, Mapping[str, FeatureValues]]], lengths: dict[str, int]) -> dict[str, str]:
@@ -107,7 +107,7 @@ def infer_types(records: Iterable[tuple[str, Mapping[str, FeatureValues]]], leng
             if kinds.setdefault(name, kind) is not kind:
                 raise BadValueError(
                     f"{path}: feature {name!r} has {kind.name.lower()} values in one record and "
-                    f"{kinds[name].name.lower()} values in another: data.record_types says what it is to be"
+                    f"{kinds[name].name.lower()} values in another: set its type in data.record_types"
                 )
             lengths.setdefault(name, len(values))
             if len(values) > 1:
@@ -138,4 +138,4 @@ def _sample(storage: Storage, files: Sequence[str], count: int) -> Iterator[tupl
             try:
                 yield files[i], read_example(record)
             except ValueError as error:
-                raise CorruptFileError(f"{files[i]}: row {row}: it is no tensorflow.Example: {error}") from error
+                raise CorruptFileError(f"{files[i]}: row {row}: it is not a tensorflow.Example: {error}") from error

@@ -43,7 +43,7 @@ def count_selected(
     decided = at_once("count", partial(_decided, storage, names, where), files)
     unknown = sum(int(found[found[:, 0] == _UNKNOWN, 1].sum()) for found in decided)
     if unknown > max_nbytes:
-        raise NotPlainError(f"to count what passes its filter, {unknown / 1e9:.1f} GB would be read first")
+        raise NotPlainError(f"counting the rows that pass its filter would read {unknown / 1e9:.1f} GB first")
     counts = at_once("count", partial(_counted, storage, names, where), files, [found[:, 0] for found in decided])
     starts = np.cumsum([0, *(len(found) for found in counts)])
     rows = np.concatenate(counts)[starts[groups.file] + groups.row_group]

@@ -58,8 +58,8 @@ def load_plan(storage: Storage, folder: str) -> Plan:
     spec: dict[str, Any] = json.loads(storage.read_bytes(f"{folder}/spec.json"))
     if spec["format"] not in _FORMATS:
         raise ConfigError(
-            f"the plan in {folder} was made by another version of sparktf (format {spec['format']}): resume it with "
-            "that one, or use another --run-id"
+            f"the plan in {folder} was made by another version of sparktf (format {spec['format']}): resume the run "
+            "with that version, or use another --run-id"
         )
     files = _read_table(storage, f"{folder}/files.parquet")
     tables = {

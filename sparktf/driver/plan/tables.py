@@ -27,7 +27,7 @@ _STREAM_LOG = "_spark_metadata"
 _WAYS = {
     _DELTA: "use data.format: delta, or data.table",
     _HUDI: "use data.format: hudi, or data.table",
-    _ICEBERG: "use data.table with its name in a catalog of Spark's, or data.format: iceberg",
+    _ICEBERG: "use data.table with its name in a Spark catalog, or data.format: iceberg",
     _ACID: "use data.source with a function that reads it through Hive",
 }
 
@@ -122,7 +122,7 @@ def _refusal(key: str, root: str, table: str, folder: str) -> ConfigError:
         what = f"{root} is {table}"
     else:
         what = f"{root} {'holds' if folder.startswith(f'{root}/') else 'belongs to'} {table}, {folder}"
-    return ConfigError(f"{key}: {what}, which not all files in it belong to: {_WAYS[table]}")
+    return ConfigError(f"{key}: {what}, and only the table knows which of its files are current: {_WAYS[table]}")
 
 
 def _name(entry: FileEntry) -> str:

@@ -136,8 +136,8 @@ def check_lake_may_be_fed(config: JobConfig, error: NotPlainError) -> None:
         raise ConfigError(f"data.mode: direct cannot read data.path as Spark does: {error}") from error
     if config.data.validation is not None and config.data.validation.path is not None:
         raise ConfigError(
-            f"data.validation.path goes with files that trainers read, but {error}: use data.validation.where or "
-            "fraction, or write the files anew"
+            f"data.validation.path needs files that trainers read themselves, but {error}: use data.validation.where "
+            "or fraction, or rewrite the files"
         ) from error
     check_may_be_fed(config, str(error))
 
@@ -153,14 +153,15 @@ def check_may_be_fed(config: JobConfig, reason: str) -> None:
     """
     if config.train.replicas_to_aggregate is not None:
         raise ConfigError(
-            f"{_name(config)} is read through Spark, {reason}, and train.replicas_to_aggregate is for rows that "
-            "workers read from files themselves: write the rows as Parquet files and name these by data.path, or leave "
-            "it out"
+            f"train.replicas_to_aggregate needs rows that workers read from files themselves, but {_name(config)} is "
+            f"read through Spark, {reason}: write the rows as Parquet files and set data.path to them, or remove "
+            "train.replicas_to_aggregate"
         )
     if not config.cluster.may_be_fed:
         raise ConfigError(
-            f"{_name(config)} is read through Spark, {reason}, and an evaluator reads Parquet files itself: write the "
-            "rows as Parquet files and name these by data.path, or set cluster.evaluator: false"
+            f"cluster.evaluator needs Parquet files that the evaluator reads itself, but {_name(config)} is read "
+            f"through Spark, {reason}: write the rows as Parquet files and set data.path to them, or set "
+            "cluster.evaluator: false"
         )
 
 

@@ -107,8 +107,8 @@ def open_dataframe(
         if is_there or key == "path" or spark.conf.get(CATALOG, "in-memory") != "in-memory":
             raise
         raise SourceNotFoundError(
-            f"{error} (this session knows no Hive metastore: hive-site.xml in SPARK_CONF_DIR, or {CATALOG}=hive, "
-            "leads to one)"
+            f"{error} (this session has no Hive metastore: put hive-site.xml into SPARK_CONF_DIR, or set "
+            f"{CATALOG}=hive)"
         ) from error
 
 
@@ -116,7 +116,7 @@ def _table(spark: SparkSession, read: Read, moment: Moment, source: str, name: s
     """Opens a source, named by the key `source`; a table with older versions at one of them, since it may change."""
     called = f"{source} {name}"
     if moment.is_to_come(spark):
-        raise SourceNotFoundError(f"{moment.key}: {moment.timestamp} is yet to come")
+        raise SourceNotFoundError(f"{moment.key}: {moment.timestamp} is in the future")
     try:
         df = _as_of(read, moment)
     except PySparkException as error:
@@ -200,7 +200,7 @@ def _java_line(error: Py4JError) -> str:
 
 def _handed(data: object, key: str | None) -> Data:
     if key is not None:
-        raise ConfigError(f"data.{key} names a source, and train() was handed another one: leave one of them out")
+        raise ConfigError(f"data.{key} names a source, and train() was given another one: remove one of them")
     if not isinstance(data, (DataFrame, RDD)):
         raise ConfigError(f"train(data=...) must be a DataFrame or an RDD, not {_type_name(data)}")
     return _batch(data, "train(data=...)")
@@ -237,7 +237,7 @@ def _function(name: str, beside: Path | None) -> Callable[..., object]:
 
 def _batch(data: Data, key: str) -> Data:
     if isinstance(data, DataFrame) and data.isStreaming:
-        raise ConfigError(f"{key} is a stream without an end, of which there are no epochs")
+        raise ConfigError(f"{key} is an endless stream, which has no epochs: give a DataFrame that is not a stream")
     return data
 
 

@@ -58,5 +58,5 @@ def locate_or_warn(
     try:
         return locate_blocks(spark, [file for file in files if is_on_hdfs(file)])
     except Py4JError as e:
-        warn(f"the blocks' hosts are not known: {str(e).splitlines()[0]}")
+        warn(f"the hosts of the blocks are unknown: {str(e).splitlines()[0]}")
         return {}

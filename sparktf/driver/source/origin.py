@@ -211,7 +211,9 @@ def _held_out(config: DataConfig, frame: DataFrame, columns: Sequence[Column], s
     if validation is None:
         return None
     if validation.path is not None:
-        raise ConfigError("data.validation.path goes with Parquet files; beside a DataFrame, use where or fraction")
+        raise ConfigError(
+            "data.validation.path needs files that trainers read themselves; for a DataFrame, use where or fraction"
+        )
     if validation.where is not None:
         filtered(frame, validation.where, "data.validation.where")
         return sql.expr(validation.where)

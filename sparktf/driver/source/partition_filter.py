@@ -67,7 +67,7 @@ def _reason(error: PySparkException) -> str:
     unknown = _UNKNOWN.match(reason)
     if unknown is None:
         return reason
-    return f"{unknown[1]} is no partition column; `data.mode: spark` has Spark filter by columns of the files too"
+    return f"{unknown[1]} is not a partition column; set `data.mode: spark` to filter by columns of the files"
 
 
 def _arrow_value(value: PartitionValue, kind: str) -> PartitionValue | datetime.date | Decimal:

@@ -45,7 +45,9 @@ def prepare_assets(
     try:
         content = json.dumps(assets, allow_nan=False, sort_keys=True).encode()
     except (TypeError, ValueError) as e:
-        raise ModelContractError(f"model: {config.model_module}:prepare must return what JSON can hold: {e}") from e
+        raise ModelContractError(
+            f"model: {config.model_module}:prepare must return a value that JSON can hold: {e}"
+        ) from e
     if not isinstance(assets, dict):
         raise ModelContractError(
             f"model: {config.model_module}:prepare must return a dict, not {type(assets).__name__}"

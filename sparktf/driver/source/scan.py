@@ -159,11 +159,11 @@ def _scan(df: DataFrame) -> ParquetScan:
     known = {*_schema(relation.dataSchema()).names, *partition_schema.names}
     for name, in_file in columns.items():
         if in_file not in known:
-            raise NotPlainError(f"column {name!r} is no column of the files")
+            raise NotPlainError(f"column {name!r} is not in the files")
     where = tuple(compared.named(in_scan[compared.id]) for compared in found)
     in_rows = known.difference(partition_schema.names)
     if any(comparison.column not in in_rows or "." in comparison.column for comparison in where):
-        raise NotPlainError("the plan has a filter on columns that the files' rows have not")
+        raise NotPlainError("the plan has a filter on columns that the files' rows do not have")
     listed = sorted(_list_files(scan, relation, partition_schema), key=itemgetter(0))
     partitions = _partitions(partition_schema, columns, [values for _, values in listed])
     return ParquetScan(

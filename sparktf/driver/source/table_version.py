@@ -28,8 +28,8 @@ _ANOTHER_RUN = "use another --run-id"
 _IN_ANY_ORDER = "iceberg.scan.plan-in-worker-pool"
 
 UNORDERED = (
-    "this session has read Iceberg tables before, and lists their files in any order: a run that is resumed inside an "
-    f"epoch may repeat rows and miss others (spark.driver.extraJavaOptions=-D{_IN_ANY_ORDER}=false prevents it)"
+    "this session has read Iceberg tables before, and lists their files in any order, so a run that is resumed "
+    f"inside an epoch may repeat rows and miss others: set spark.driver.extraJavaOptions=-D{_IN_ANY_ORDER}=false"
 )
 """The message if Iceberg has not heeded `list_in_order`."""
 
@@ -78,14 +78,14 @@ class Moment:
     def without_versions(self, source: str) -> str:
         """Returns the message for a source without versions."""
         if self.planned is not None:
-            return f"{source}: this run reads version {self.planned} of it, and it has no versions now: {_ANOTHER_RUN}"
-        return f"{self.key}: {source} has no versions to choose from: tables of Delta and Iceberg have"
+            return f"{source}: this run reads version {self.planned} of it, but it has no versions now: {_ANOTHER_RUN}"
+        return f"{self.key}: {source} has no versions; only tables of Delta and Iceberg have them"
 
     def not_found(self, source: str, reason: str) -> str:
         """Returns the message for a source that has versions, but not this one."""
         if self.planned is not None:
             return (
-                f"{source}: version {self.planned}, which this run reads, is there no more ({reason}): {_ANOTHER_RUN}"
+                f"{source}: version {self.planned}, which this run reads, no longer exists ({reason}): {_ANOTHER_RUN}"
             )
         missing = f"version {self.version}" if self.version is not None else f"version as old as {self.timestamp}"
         return f"{self.key}: {source} has no {missing} ({reason})"

@@ -102,11 +102,13 @@ class SparkAgents:
             stopped = True
         if cancelled and not stopped:
             raise RunInterruptedError(
-                "all jobs of the application were cancelled; the same run id goes on from the last checkpoint"
+                "all jobs of the application were cancelled; submit the same run id again to go on from the last "
+                "checkpoint"
             )
         if stopped:
             raise RunInterruptedError(
-                "the Spark application was stopped or its JVM killed; the same run id goes on from the last checkpoint"
+                "the Spark application was stopped or its JVM killed; submit the same run id again to go on from "
+                "the last checkpoint"
             )
 
     def close(self, wait_s: float) -> None:

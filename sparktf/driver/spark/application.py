@@ -116,7 +116,7 @@ def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = 
     cores, nodes = 2 if feeders else 1, cluster.nodes
     if not slots.master.runs_in_driver and slots.cores < cores and (slots.total is None or slots.total >= nodes):
         raise PreflightError(
-            "Spark feeds the nodes, which takes a core of each executor besides: set spark.executor.cores=2 or more "
+            "Spark feeds the nodes, which takes one more core of each executor: set spark.executor.cores=2 or more "
             "(submit.executor_cores)"
         )
     besides = 1 if feeders and slots.master.runs_in_driver else 0
@@ -125,13 +125,13 @@ def check_slots(slots: Slots, cluster: ClusterConfig, *, feeders: bool | None = 
     if slots.master.runs_in_driver:
         remedy = f"'local[{nodes + besides}]'"
         if feeders is None and cluster.may_be_fed:
-            remedy += f", or 'local[{nodes + 1}]' if Spark is to feed the nodes, which takes a slot besides"
+            remedy += f", or 'local[{nodes + 1}]' if Spark feeds the nodes, which takes one more slot"
     else:
         remedy = f"'local-cluster[{nodes},{max(slots.cores, cores)},...]'"
-    fed = ", and Spark feeds them from one besides" if feeders else ""
+    fed = " and one more for Spark to feed them" if feeders else ""
     raise PreflightError(
-        f"{cluster.in_words} need as many slots{fed}, but {slots.master.url} has {slots.total}: "
-        f"use --master {remedy}; or lower {cluster.sizes}"
+        f"{cluster.in_words} need as many slots{fed}, but {slots.master.url} has {slots.total}: use --master "
+        f"{remedy}; or lower {cluster.sizes}"
     )
 
 
@@ -145,8 +145,8 @@ def check_speculation(slots: Slots, *, speculation: bool) -> None:
     """
     if speculation and not slots.master.one_machine and slots.cores == SHARED_CORES:
         raise PreflightError(
-            "spark.speculation would put second copies of the nodes' agents into the slots that Spark feeds them from: "
-            "set spark.executor.cores=3 or more (submit.executor_cores), or spark.speculation=false"
+            "spark.speculation would start second copies of the nodes' agents in the slots from which Spark feeds "
+            "the nodes: set spark.executor.cores=3 or more (submit.executor_cores), or spark.speculation=false"
         )
 
 

@@ -38,12 +38,12 @@ def check_engine() -> None:
         raise PreflightError(f"cluster.engine: {_PACKAGE} needs the package: install sparktf[{_PACKAGE}]")
     if found.origin is None:
         raise PreflightError(
-            f"cluster.engine: {_PACKAGE} needs the real package, and sparktf.compat stands in its place"
+            f"cluster.engine: {_PACKAGE} needs the real package, but sparktf.compat replaces it in this process"
         )
     if (version := importlib.metadata.version(_PACKAGE)) != _VERSION:
         raise PreflightError(
-            f"cluster.engine: {_PACKAGE} needs {_PACKAGE} {_VERSION}, and {version} is installed: "
-            f"install sparktf[{_PACKAGE}]"
+            f"cluster.engine: {_PACKAGE} needs {_PACKAGE} {_VERSION}, but {version} is installed: install "
+            f"sparktf[{_PACKAGE}]"
         )
 
 
@@ -96,7 +96,7 @@ class ClusterAgents:
         """
         if self._unfit is not None:
             raise self._unfit
-        raise NodeLostError(f"TensorFlowOnSpark gave its nodes up, and starts none again: {self._reason}")
+        raise NodeLostError(f"TensorFlowOnSpark gave up its nodes and does not restart them: {self._reason}")
 
     def close(self, wait_s: float) -> None:
         """Waits for dismissed agents, and for the package to see that they are gone."""

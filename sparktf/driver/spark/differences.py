@@ -47,4 +47,4 @@ def spark_complaint(version: str, who: str = "this") -> str | None:
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is not None and _FIRST <= (int(found[1]), int(found[2])) < _NEXT:
         return None
-    return f"{who} is Spark {version}, and sparktf runs on 4.1 and newer 4.x: name another in SPARK_HOME"
+    return f"{who} is Spark {version}, but sparktf needs 4.1 or a newer 4.x: set SPARK_HOME to such a version"

@@ -25,12 +25,13 @@ def check_encryption(conf: Mapping[str, str], tls: str) -> str | None:
     protecting = [key for key in (AUTHENTICATE, *_ENCRYPTING) if conf.get(key, "").lower() == "true"]
     if tls == "off" and protecting:
         raise PreflightError(
-            "security.tls: off would send the run's secret and rows in the clear, where Spark protects its own traffic "
-            f"({protecting[0]}=true): leave security.tls at auto"
+            "security.tls: off would send the run's secret and rows unencrypted, although Spark protects its own "
+            f"traffic ({protecting[0]}=true): leave security.tls at auto"
         )
     if AUTHENTICATE in protecting and len(protecting) > 1:
         return None
     return (
-        f"{AUTHENTICATE} and {ENCRYPT} are not both on: Spark's closures carry the run's secret, and whoever reads "
-        "the network's traffic could join the run; sparktf submit sets both on YARN (docs/cluster/security.md)"
+        f"{AUTHENTICATE} and {ENCRYPT} are not both on, so anyone who can read the network traffic could take the "
+        "run's secret from Spark's closures and join the run: set both, as sparktf submit does on YARN "
+        "(docs/cluster/security.md)"
     )

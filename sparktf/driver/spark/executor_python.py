@@ -49,8 +49,8 @@ def unfit_by_words(text: str, python: str, place: str = "") -> PreflightError | 
     host = f" on {place}" if place else ""
     named = "PYSPARK_PYTHON is not set" if python == _DEFAULT else f"PYSPARK_PYTHON is {python}"
     return PreflightError(
-        f"the executors' Python, {python}{host}, {what}; {named}: set it to a Python that has sparktf and all it "
-        "needs, before the session begins"
+        f"the executors' Python, {python}{host}, {what}; {named}: set it to a Python that has sparktf and its "
+        "dependencies, before the session begins"
     )
 
 
@@ -58,8 +58,8 @@ def _wrong(text: str) -> str | None:
     if found := _MISSING.search(text):
         return f"has no module '{found[1]}'"
     if found := _VERSIONS.search(text):
-        return f"is Python {found[1]}, and the driver's is {found[2]}"
-    return "is not there" if _NO_PROGRAM.search(text) else None
+        return f"is Python {found[1]}, but the driver's is {found[2]}"
+    return "does not exist" if _NO_PROGRAM.search(text) else None
 
 
 def _place(context: SparkContext, group: str) -> str:

@@ -83,7 +83,7 @@ def release_executors(spark: SparkSession, master: Master, containers: Sequence[
                     kill_executor(spark, executor.id)
                     left.remove(container)
         except (Py4JError, OSError) as e:
-            _log.warning("an executor that is not needed stays: %s", e)
+            _log.warning("an executor that is not needed was not released: %s", e)
             return
         time.sleep(KNOBS.release_poll_s)
 

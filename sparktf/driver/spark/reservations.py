@@ -60,7 +60,7 @@ class Reservations:
                 if "error" in status:
                     raise NodeLostError((str(status["error"]).splitlines() or ["its job failed"])[0])
                 if time.monotonic() > deadline_s:
-                    raise ReservationError(f"{len(self._nodes)} of {self._count} nodes came within {limit_s:g} s")
+                    raise ReservationError(f"only {len(self._nodes)} of {self._count} nodes came within {limit_s:g} s")
                 self._changed.wait(_LOOK_S)
             return list(self._nodes.values())
 

@@ -89,8 +89,8 @@ def check_fits(container: Container, largest_mib: int, source: str) -> None:
         return
     raise PreflightError(
         f"the {container.what} needs {container.mib:,} MiB ({container.heap_mib:,} heap + {container.overhead_mib:,} "
-        f"overhead), but {source} gives a container at most {largest_mib:,} MiB: lower {container.settings}, or have "
-        "yarn.scheduler.maximum-allocation-mb raised"
+        f"overhead), but {source} gives a container at most {largest_mib:,} MiB: lower {container.settings}, or "
+        "raise yarn.scheduler.maximum-allocation-mb"
     )
 
 
@@ -118,8 +118,8 @@ def check_overhead(conf: Mapping[str, str], node: NodeMemory) -> None:
         return
     needed_mib = executor_container(heap_mib, node).overhead_mib
     raise PreflightError(
-        f"{node.what} needs {node.key}: {node.mib:,} MiB outside the executor's heap, "
-        f"but memoryOverhead is {overhead_mib:,} MiB: --conf spark.executor.memoryOverhead={needed_mib}m"
+        f"{node.what} needs {node.key}: {node.mib:,} MiB outside the executor's heap, but memoryOverhead is "
+        f"{overhead_mib:,} MiB: use --conf spark.executor.memoryOverhead={needed_mib}m"
     )
 
 

@@ -77,7 +77,7 @@ def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
     else:
         fits = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not fits:
-        raise ValueError(f"{value!r} is no value of type {kind}")
+        raise ValueError(f"{value!r} is not a value of type {kind}")
     try:
         if pt.is_decimal(kind):
             return pa.scalar(Decimal(str(value)), kind)
@@ -86,7 +86,7 @@ def fill_scalar(value: FillValue, kind: pa.DataType) -> pa.Scalar:
         # Arrow casts all types from text, except times.
         return pa.scalar(datetime.time.fromisoformat(str(value)) if pt.is_time(kind) else value).cast(kind)
     except (pa.ArrowException, ArithmeticError) as error:
-        raise ValueError(f"{value!r} is no value of type {kind}: {error}") from error
+        raise ValueError(f"{value!r} is not a value of type {kind}: {error}") from error
 
 
 def zero_scalar(kind: pa.DataType) -> pa.Scalar:

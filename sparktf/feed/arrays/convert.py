@@ -114,7 +114,9 @@ def _told_as_data(group: RowGroup, feature: Feature) -> Iterator[None]:
         what = "columns" if len(feature.columns) > 1 else "column"
         names = ", ".join(map(repr, feature.columns))
         said = str(error).partition("\n")[0]
-        raise BadValueError(f"{group.origin}: {what} {names}: no tensor {feature.key} can be made: {said}") from error
+        raise BadValueError(
+            f"{group.origin}: {what} {names}: the tensor {feature.key} cannot be made: {said}"
+        ) from error
 
 
 class _Column(NamedTuple):
@@ -181,10 +183,10 @@ class _Column(NamedTuple):
 
     def _refuse_nulls(self, values: pa.Array, what: str, rows_of: Callable[[Array], Array] | None = None) -> None:
         nulls = np.flatnonzero(~_is_valid(values))
-        remedy = f"data.fill_null.{self.name} names a value to put in its place"
+        remedy = f"set data.fill_null.{self.name} to the value to use instead"
         if self.feature.kind is Kind.TARGET:
             remedy = (
-                f"data.where: {self.name} IS NOT NULL (read through Spark) or data.max_bad_rows leaves such rows out"
+                f"leave such rows out by data.where: {self.name} IS NOT NULL (read through Spark) or data.max_bad_rows"
             )
         self.refuse(nulls if rows_of is None else rows_of(nulls), lambda _: f"{what}; {remedy}")
 
@@ -351,4 +353,4 @@ def _check_learnable(column: _Column, flat: Array) -> None:
         return
     rows = np.flatnonzero(wrong.any(axis=1))
     what = "weight" if column.feature.kind is Kind.WEIGHT else "target"
-    column.refuse_kept(rows, lambda i: f"{first_wrong(flat, wrong, rows[i])} is no value of a {what}")
+    column.refuse_kept(rows, lambda i: f"{first_wrong(flat, wrong, rows[i])} cannot be a {what}")

@@ -102,7 +102,7 @@ def wrong_length(length: int, feature: Feature) -> str:
     """Returns the error of a list of this length."""
     found = f"a list of {length} values"
     if length > feature.places and feature.pad is not None:
-        return f"{found}, more than {feature.places}; `truncate: true` cuts it off"
+        return f"{found}, more than {feature.places}; set `truncate: true` to cut it off"
     if length < feature.places and feature.truncate:
-        return f"{found}, fewer than {feature.places}; `pad` fills it up"
+        return f"{found}, fewer than {feature.places}; set `pad` to fill it up"
     return f"{found}, not {feature.places}"

@@ -69,9 +69,9 @@ def far_reason(array: pa.Array, at: int) -> str:
     """Returns why a value that is `too_far` is refused."""
     count = array.view(pa.int64())[at].as_py()
     if pt.is_date64(array.type):
-        return f"{count} milliseconds since 1970 are beyond the dates of 32 bits"
+        return f"{count} milliseconds since 1970 do not fit into a date of 32 bits"
     since = "" if pt.is_duration(array.type) else " since 1970"
-    return f"{count} {_UNITS[array.type.unit]}{since} are beyond what 64 bits count in microseconds"
+    return f"{count} {_UNITS[array.type.unit]}{since} do not fit into 64 bits as microseconds"
 
 
 def plain_bytes(array: pa.Array) -> pa.Array:

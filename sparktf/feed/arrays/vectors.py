@@ -23,7 +23,7 @@ _DENSE = 1
 
 Flags = npt.NDArray[np.bool_]
 
-MALFORMED = "a sparse vector has an index beyond its size, or not as many indices as values"
+MALFORMED = "a sparse vector has an index beyond its size, or different numbers of indices and values"
 
 
 def is_vector(kind: pa.DataType) -> bool:

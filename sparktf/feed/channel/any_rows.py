@@ -36,7 +36,7 @@ def rows_to_batch(rows: Sequence[Any]) -> pa.RecordBatch:
     if isinstance(first, Mapping):
         shape, names = _DICT, [str(name) for name in first]
         if any(not isinstance(row, Mapping) or list(row) != list(first) for row in rows):
-            raise UnfitRowsError("rows are dicts with different keys: give all the same")
+            raise UnfitRowsError("rows are dicts with different keys: give all of them the same keys")
         columns: list[Sequence[Any]] = [[row[name] for row in rows] for name in first]
     elif isinstance(first, (tuple, list)):
         shape, names = (_LIST if isinstance(first, list) else _TUPLE), [str(i) for i in range(len(first))]
@@ -104,7 +104,7 @@ def _column(name: str, values: Sequence[Any]) -> tuple[pa.Array, Any]:
             "one type"
         ) from error
     if pt.is_struct(array.type) or pt.is_map(array.type):
-        raise UnfitRowsError(f"column {name} has dicts as values: give each of their fields a column")
+        raise UnfitRowsError(f"column {name} has dicts as values: make each of their fields a column")
     return array, type(there).__name__ if isinstance(there, (tuple, bytearray)) else None
 
 

@@ -126,7 +126,7 @@ class GuestQueue:
             while left:
                 stream = next((stream for stream in self._answering if stream.owed), None)
                 if stream is None:
-                    raise ValueError(f"{len(left)} results more than rows")
+                    raise ValueError(f"there are {len(left)} more results than rows")
                 while len(stream.answers) >= _MOST_ANSWERS and not self._may_hoard(stream):
                     self._changed.wait()
                 part = left[: stream.owed]
@@ -275,9 +275,11 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             finally:
                 self._queue.forget(stream)
         if told.result() != stream.rows:
-            raise flight.FlightServerError(f"{stream.rows} rows came, and then no count of them")
+            raise flight.FlightServerError(f"{stream.rows} rows came, but not their final number")
         if sent < stream.rows:
-            raise flight.FlightServerError(f"{sent} results for {stream.rows} rows: the function wants no more")
+            raise flight.FlightServerError(
+                f"only {sent} results came for {stream.rows} rows, and the function takes no more rows"
+            )
 
     def _brought(self, reader: flight.MetadataRecordBatchReader, stream: BroughtRows) -> int | None:
         """Takes the rows of a stream in its turn; returns the number that was announced, None for none."""

@@ -59,7 +59,7 @@ class ChannelServer:
             try:
                 self._remote = start(location_of("0.0.0.0", port, tls), server_options(secret, tls), "tcp")
             except pa.ArrowException as e:
-                raise OSError(f"port {port} cannot be listened on: {e}") from e
+                raise OSError(f"port {port} is not available: {e}") from e
             location = location_of(host, self._remote.port, tls)
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         self._local = start(flight.Location.for_grpc_unix(short(self._folder)), server_options(secret, None), "unix")

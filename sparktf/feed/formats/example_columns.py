@@ -82,7 +82,7 @@ def _chunk(
             made, places = find_features(buffer, starts, stops, types, anew)
             return [(name, _column(made, name, places[name], types[name], refuse, first)) for name in types]
         except MalformedError as error:
-            refuse(first + error.row, "", f"it is no tensorflow.Example: {error}")
+            refuse(first + error.row, "", f"it is not a tensorflow.Example: {error}")
             stops[error.row] = starts[error.row]
         except _UnusualError as error:
             anew[error.rows] = True
@@ -122,7 +122,7 @@ def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array
         has, wants = _NAMES[ListKind(places.kind[row])], _NAMES[wanted]
         raise BadFeatureError(
             row,
-            f"it has {has}, and a column of type {kind} is made of {wants}: data.record_types gives it another type",
+            f"it has {has}, but a column of type {kind} is made of {wants}: set another type in data.record_types",
         )
     rows = np.flatnonzero(there)
     start, stop = (places.start, places.stop) if len(rows) == n else (places.start[rows], places.stop[rows])
@@ -137,7 +137,7 @@ def example_column(buffer: Bytes, places: Places, kind: pa.DataType) -> pa.Array
         return pa.LargeListArray.from_arrays(pa.array(offsets), values, mask=pa.array(~there))
     if counts.max(initial=0) > 1:
         row = int(np.argmax(counts > 1))
-        raise BadFeatureError(row, f"it has {counts[row]} values, and a column of type {kind} has one")
+        raise BadFeatureError(row, f"it has {counts[row]} values, but a column of type {kind} has one")
     at = np.cumsum(counts) - counts
     return values.take(pa.array(at, mask=counts == 0))
 

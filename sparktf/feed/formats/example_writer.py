@@ -69,7 +69,7 @@ def _list_messages(name: str, column: pa.Array) -> tuple[ListKind, pa.LargeBinar
         counts = pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
         values = column.flatten()
         if values.null_count:
-            raise BadValueError(f"column {name!r}: a null within a list, which no feature can hold")
+            raise BadValueError(f"column {name!r}: a null within a list, which a feature cannot hold")
     else:
         counts, values = np.ones(n, np.int64), column
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -89,7 +89,7 @@ def _list_messages(name: str, column: pa.Array) -> tuple[ListKind, pa.LargeBinar
         packed, kind = _grouped(_varints(whole), offsets), ListKind.INT64
     else:
         raise BadValueError(
-            f"column {name!r} is of type {column.type}, and features are integers, floats, texts and bytes: cast it"
+            f"column {name!r} is of type {column.type}, but features are integers, floats, texts and bytes: cast it"
         )
     return kind, _where(pa.array(counts > 0), _field(_FIRST, packed))
 

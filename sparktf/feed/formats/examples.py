@@ -255,8 +255,8 @@ def read_example(record: bytes) -> dict[str, FeatureValues]:
     found: dict[str, FeatureValues] = {}
     if any(number == _FEATURE_LISTS and isinstance(content, bytes) for number, content in _fields(record)):
         raise ValueError(
-            "it is a tensorflow.SequenceExample, which is not read: write the values of each list as one feature of an "
-            "Example"
+            "it is a tensorflow.SequenceExample, which is not supported: write the values of each list as one "
+            "feature of an Example"
         )
     for features in _messages(record, 1):
         for entry in _messages(features, 1):

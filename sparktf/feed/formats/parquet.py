@@ -24,7 +24,7 @@ from sparktf.feed.formats.splits import OpenStorage, kept_rows, repeated
 from sparktf.sequence import Split
 
 _OPEN_FILES = 16
-_BEYOND = "its INT96 timestamp is beyond what 64 bits count in microseconds"
+_BEYOND = "its INT96 timestamp does not fit into 64 bits as microseconds"
 
 
 def file_columns(spec: FeedSpec) -> dict[str, str]:

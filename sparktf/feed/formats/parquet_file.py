@@ -56,9 +56,9 @@ def reading(path: str) -> Iterator[None]:
     except (StorageError, CorruptFileError):
         raise
     except UnicodeDecodeError as error:
-        raise sparks_file(path, f"the name of a column is no UTF-8 ({error.object!r})") from error
+        raise sparks_file(path, f"the name of a column is not UTF-8 ({error.object!r})") from error
     except IndexError as error:
-        raise CorruptFileError(f"{path} is no Parquet file that can be read: its footer breaks off: {error}") from error
+        raise CorruptFileError(f"{path} is not a readable Parquet file: its footer breaks off: {error}") from error
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, pa.ArrowMemoryError) and _asked_for(error) < _ALL_MEMORY:
             raise
@@ -68,7 +68,7 @@ def reading(path: str) -> Iterator[None]:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         if any(sign in reason for sign in _SPARK_MAY):
             raise sparks_file(path, reason) from error
-        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}") from error
+        raise CorruptFileError(f"{path} is not a readable Parquet file: {reason}") from error
 
 
 def _asked_for(error: pa.ArrowMemoryError) -> int:
@@ -175,8 +175,8 @@ def check_rows(table: pa.Table, path: str, row_group: int, metadata: pq.FileMeta
     told = metadata.row_group(row_group).num_rows
     found = next((len(column) for column in table.columns if len(column) != told), told)
     if found != told:
-        reason = f"row group {row_group} has {told} rows by its footer, and {found} in its pages"
-        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}")
+        reason = f"row group {row_group} has {told} rows by its footer, but {found} in its pages"
+        raise CorruptFileError(f"{path} is not a readable Parquet file: {reason}")
 
 
 def rows_told(path: str, group: pq.RowGroupMetaData, leaves: Sequence[int]) -> int:
@@ -190,8 +190,8 @@ def rows_told(path: str, group: pq.RowGroupMetaData, leaves: Sequence[int]) -> i
         return rows
     values = group.column(leaves[0]).num_values if leaves else rows
     if not 0 <= rows <= values < _ALL_MEMORY:
-        reason = f"a row group has {rows} rows by its footer, and {values} values"
-        raise CorruptFileError(f"{path} is no Parquet file that can be read: {reason}")
+        reason = f"a row group has {rows} rows by its footer, but {values} values"
+        raise CorruptFileError(f"{path} is not a readable Parquet file: {reason}")
     return rows
 
 

@@ -145,7 +145,7 @@ def first_records(storage: Storage, path: str, count: int) -> list[bytes]:
         while len(found) < count and (head := _read(source, HEAD, path)):
             (length,) = _length_of(head)
             if len(head) < HEAD or not _is_checked(head[:8], head[8:]) or length > _LONGEST:
-                raise _corrupt(path, at, "it is no record")
+                raise _corrupt(path, at, "it is not a record")
             content, tail = _read(source, length, path), _read(source, TAIL, path)
             if not _is_checked(content, tail):
                 raise _corrupt(path, at, "its checksum is wrong")
@@ -250,9 +250,9 @@ def _read(stream: BinaryIO | GzipFile, nbytes: int, path: str) -> bytes:
             parts.append(part)
             left = left - len(part) if nbytes >= 0 else left
     except (BadGzipFile, EOFError, zlib.error) as error:
-        raise CorruptFileError(f"{path} is no TFRecord file that can be read: {error}") from error
+        raise CorruptFileError(f"{path} is not a readable TFRecord file: {error}") from error
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _corrupt(path: str, at: int, reason: str) -> CorruptFileError:
-    return CorruptFileError(f"{path} is no TFRecord file that can be read: the record at byte {at:,}: {reason}")
+    return CorruptFileError(f"{path} is not a readable TFRecord file: the record at byte {at:,}: {reason}")

@@ -52,7 +52,7 @@ class RecordReader:
         try:
             records = read_records(storage, split.path, split.row_group, split.nbytes)
         except StorageNotFoundError as error:
-            raise SourceNotFoundError(f"{split.path} is gone since it was planned") from error
+            raise SourceNotFoundError(f"{split.path} was deleted after the plan was made") from error
         except CorruptFileError as error:
             self._check_stamp(storage, split)
             if not self._sets_aside:
@@ -82,7 +82,7 @@ class RecordReader:
         try:
             changed = split.stamp and differences(split.stamp, storage.stat(split.path))
         except StorageNotFoundError as error:
-            raise SourceNotFoundError(f"{split.path} is gone since it was planned") from error
+            raise SourceNotFoundError(f"{split.path} was deleted after the plan was made") from error
         if changed:
             raise CorruptFileError(f"{split.path} has changed since it was planned ({changed})")
 

@@ -57,7 +57,7 @@ class HdfsStorage(Storage):
 
     def stat(self, path: str) -> FileEntry:
         plain = self._plain(path)
-        return self._entry(plain, self._retried(lambda: self._web.status("look at", plain)))
+        return self._entry(plain, self._retried(lambda: self._web.status("access", plain)))
 
     def list(self, path: str) -> tuple[FileEntry, ...]:
         plain = self._plain(path)
@@ -127,7 +127,7 @@ class HdfsStorage(Storage):
     def free_nbytes(self, path: str) -> int:
         """See `Storage`. Each byte counts once for each replica; quotas of parent folders are not considered."""
         plain = self._plain(path)
-        return self._retried(lambda: self._web.free_nbytes("look at", plain))
+        return self._retried(lambda: self._web.free_nbytes("access", plain))
 
     def probe(self, path: str) -> None:
         written = f"{path.rstrip('/')}/.probe-{secrets.token_hex(8)}"
@@ -224,12 +224,12 @@ class HdfsStorage(Storage):
             )
         if body.nbytes_sent != len(body):
             raise StorageError(
-                f"cannot {doing} {self._cluster}{plain}: the source had {body.nbytes_sent} of {len(body)} bytes"
+                f"cannot {doing} {self._cluster}{plain}: the source ended after {body.nbytes_sent} of {len(body)} bytes"
             )
         with self._open(new) as stream:
             if sha256_of(cast(BinaryIO, stream)) != body.sha256:
                 raise StorageUnavailableError(
-                    f"cannot {doing} {self._cluster}{plain}: the stored file has another checksum"
+                    f"cannot {doing} {self._cluster}{plain}: the stored file has a different checksum"
                 )
 
     # ---- renaming ----
@@ -250,7 +250,7 @@ class HdfsStorage(Storage):
 
     def _lies_at(self, plain: str, inode: int) -> bool:
         try:
-            return self._web.status("look at", plain).inode == inode
+            return self._web.status("access", plain).inode == inode
         except StorageNotFoundError:
             return False
 

@@ -149,9 +149,8 @@ class Fence(Passage):
         """Notes that another driver owns the run; returns the error to raise."""
         self.lost = True
         return FencedOffError(
-            f"run {self._rundir.run} belongs to another submission now, which has fenced this one off and goes on from "
-            f"the last checkpoint: this one stops and writes nothing more. Do not submit it again before that one has "
-            f"ended: {self._rundir.result} will hold its result"
+            f"run {self._rundir.run} belongs to another submission now, which goes on from the last checkpoint, and "
+            f"this one stops and writes nothing more: do not submit it again before {self._rundir.result} exists"
         )
 
     def put_beside(self, path: str, content: bytes) -> None:
@@ -167,7 +166,7 @@ class Fence(Passage):
             except StorageNotFoundError:
                 if held == self._path:
                     raise
-        raise StorageNotFoundError(f"cannot write {path}: the run is not held")
+        raise StorageNotFoundError(f"cannot write {path}: this submission does not own the run")
 
     def tidy(self) -> None:
         """Removes staged folders, which nobody will commit; does nothing without a fence.

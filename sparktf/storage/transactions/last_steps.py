@@ -85,9 +85,9 @@ class LastSteps:
                 step(name)
                 self._fence.show(written, self._rundir.last_steps)
         except FencedOffError as error:
-            say(f"what follows the result is left to another submission: {error}")
+            say(f"the steps after the result are left to another submission: {error}")
         except StorageError as error:
-            say(f"what follows the result is done by whoever submits the same run id again: {error}")
+            say(f"the steps after the result were not done: {error}; submit the same run id again to do them")
 
     def _record(self) -> StepsLeft | None:
         return recorded_steps(self._storage, self._rundir)
@@ -100,7 +100,7 @@ def recorded_steps(storage: Storage, rundir: RunDirectory) -> StepsLeft | None:
         try:
             return StepsLeft.model_validate_json(content)
         except ValidationError:
-            _log.warning("%s is not as this version writes it: it is passed over", rundir.last_steps)
+            _log.warning("%s is skipped, since this version of sparktf cannot read it", rundir.last_steps)
     return None
 
 

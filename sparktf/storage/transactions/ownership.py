@@ -117,8 +117,8 @@ def watch_owner(
 def owned_error(rundir: RunDirectory, term: Term) -> OwnedError:
     """Returns the error that ends a submission of a run that another one owns."""
     return OwnedError(
-        f"run {rundir.run} is owned by {term.owner or 'another submission'}: this one changes nothing. "
-        f"Wait for {rundir.result}, or submit with --wait"
+        f"run {rundir.run} is owned by {term.owner or 'another submission'}, and this one changes nothing: wait for "
+        f"{rundir.result}, or submit with --wait"
     )
 
 
@@ -234,7 +234,7 @@ class Ownership:
             try:
                 self._hasty.write_bytes(f"{self._rundir.term(self._number)}/{RELEASED}", b"")
             except StorageError as error:
-                _log.warning("the next submission waits for timeouts.owner: %s", error)
+                _log.warning("the run was not released, and the next submission waits for timeouts.owner: %s", error)
 
     # ---- making a term ----
 
@@ -288,7 +288,7 @@ class Ownership:
             if not self._ended:
                 self._renew(self._hasty)
         except StorageError as error:
-            _log.warning("the ownership of the run is not renewed: %s", error)
+            _log.warning("the ownership of the run was not renewed: %s", error)
         return not (self._ended or self.superseded)
 
     def _renew(self, storage: Storage) -> None:

@@ -119,10 +119,10 @@ class Partition:
         whose = marker.name if self._replaces_any else self._whose(folder)
         if whose in (None, marker.name):
             return
-        said = f"holds predictions of {whose}" if whose else f"has no {MARKER}: nobody knows whose it is"
+        said = f"holds predictions of {whose}" if whose else f"has no {MARKER} that names its owner"
         raise ConfigError(
-            f"predict.output: {self.folder} {said}, and {marker.name} replaces only its own: give another "
-            "predict.output, or, if it may go, predict.overwrite: any"
+            f"predict.output: {self.folder} {said}, and {marker.name} replaces only its own predictions: choose "
+            "another predict.output, or set predict.overwrite: any to replace it"
         )
 
     def _whose(self, folder: str) -> str | None:

@@ -145,7 +145,7 @@ class Passage:
             try:
                 self._hasty.delete(folder)
             except StorageError as error:
-                _log.warning("left for the next one to sweep: %s", error)
+                _log.warning("a folder was not deleted and is left for the next process to delete: %s", error)
 
     # ---- for subclasses ----
 

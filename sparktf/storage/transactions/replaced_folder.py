@@ -52,7 +52,7 @@ def replace_folder(
             with suppress(StorageNotFoundError):  # another process was quicker
                 storage.rename(target, taken[-1])
                 check(taken[-1])  # it may have come since it was looked at
-        raise StorageUnavailableError(f"{target} is replaced by others again and again: try again")
+        raise StorageUnavailableError(f"{target} is being replaced by others again and again: try again later")
     except BaseException as error:  # Ctrl-C too
         for aside in reversed(taken):
             _put_back(storage, aside, target, error)
@@ -76,8 +76,8 @@ def _put_back(storage: Storage, aside: str, target: str, error: BaseException) -
         pass  # nothing was moved there, or another one is in its place by now
     except StorageError:
         raise StorageError(
-            f"{target} could not be replaced: {error}; what was there lies in {aside}, and is put back by whoever "
-            "writes there next"
+            f"{target} could not be replaced: {error}; its former content is in {aside}, and the next writer puts it "
+            "back"
         ) from error
 
 

@@ -174,7 +174,7 @@ def inference(spark: SparkSession) -> DataFrame:
         cluster.inference(uneven(spark), qname="more")
     except ConfigError as error:
         refused = str(error)
-    assert refused == "a cluster has one queue of rows, and this one's is 'input', not 'more'", refused
+    assert refused == "this cluster has only the queue 'input' for rows, not 'more'", refused
     cluster.shutdown()
     return spark.createDataFrame(found, "id bigint, squared bigint, text string")
 

@@ -153,7 +153,8 @@ class EpochAccount:
         """Returns the failure of a wrong account."""
         reported = self._reported
         otherwise = (
-            f"; in this attempt {reported.fed}, {reported.trained} and {reported.aside} as the coordinator reports it"
+            f"; the coordinator reports {reported.fed} fed, {reported.trained} trained and {reported.aside} set "
+            "aside in this attempt"
         )
         return ErrorRecord(
             type="RowAccountingError",

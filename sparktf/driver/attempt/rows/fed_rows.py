@@ -164,8 +164,8 @@ class FedRows:
         self._claims.forget()
         if not self._since:
             raise RowAccountingError(
-                f"epoch {epoch}: {self._leases.left(epoch):,} rows of {len(missing)} partitions are with no worker, "
-                "and none is lost"
+                f"epoch {epoch}: {self._leases.left(epoch):,} rows of {len(missing)} partitions are held by no "
+                "worker, although no worker was lost"
             )
         self._leases.fed_again(epoch, self._since)
         ledger.feed_again(Stream.TRAIN, epoch, missing)
@@ -175,7 +175,7 @@ class FedRows:
     @property
     def _open(self) -> Ledger:
         if self.ledger is None:
-            raise RefusedError("Spark feeds nothing")
+            raise RefusedError("Spark feeds no rows")
         return self.ledger
 
     def _note(self, ledger: Ledger, message: WorkRequest) -> None:

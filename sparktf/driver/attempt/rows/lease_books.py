@@ -92,7 +92,7 @@ class LeaseBooks:
             workers = self._workers.copy()
             book = self._book(message.epoch)
         if message.node not in workers or self._is_fed:
-            raise RefusedError(f"{message.node} leases no rows")
+            raise RefusedError(f"{message.node} does not lease rows")
         host = self._plan.host_number(workers[message.node])
         self._open(book, message.epoch, workers)
         with self._lock:
@@ -219,7 +219,7 @@ class LeaseBooks:
         self, leases: BlockLeases, lessee: Lessee, message: BlockLeaseRequest, host: int, workers: int
     ) -> Slices:
         if lessee.incarnation <= self._closed.get(lessee.node, -1):
-            raise RefusedError(f"{lessee} is closed: what it had leased is others' now")
+            raise RefusedError(f"{lessee} is closed, and its leases now belong to other workers")
         # Rows that each node has trained so far tell its speed; before there are any, all are taken for alike.
         batch, trained = self._batch_rows, self._trained
         share = (trained.get(lessee.node, 0) + batch) / (sum(trained.values()) + workers * batch)
@@ -231,14 +231,14 @@ class LeaseBooks:
         if receipt.number <= told:
             return
         if receipt.number > told + 1:
-            raise RowAccountingError(f"receipt {told + 1} of {lessee} never came, and {receipt.number} did")
+            raise RowAccountingError(f"receipt {told + 1} of {lessee} did not arrive before receipt {receipt.number}")
         book = self._book(receipt.epoch)
         if book.leases is None:
             raise RowAccountingError(f"{lessee} has trained rows of epoch {receipt.epoch}, which is not under way")
         rows = book.leases.fetched(lessee, receipt.intervals)
         if rows != receipt.rows + receipt.rows_aside:
             raise RowAccountingError(
-                f"receipt {receipt.number} of {lessee} is of {rows} rows, of which {receipt.rows} were trained and "
+                f"receipt {receipt.number} of {lessee} covers {rows} rows, but {receipt.rows} were trained and "
                 f"{receipt.rows_aside} set aside"
             )
         self._told[lessee] = receipt.number

@@ -183,19 +183,19 @@ class Ledger:
         before = expected.get(span.split) if epoch == (span.stream, span.epoch) else None
         if before is not None and before != rows:
             raise DataError(
-                f"partition {span.split} of the data has {rows:,} rows; it had {before:,} when the "
-                "checkpoint was made: Spark does not compute the same rows again, so a run cannot be resumed inside an "
-                "epoch. Sort or checkpoint the DataFrame, or write it to a table"
+                f"partition {span.split} of the data has {rows:,} rows, but had {before:,} when the checkpoint was "
+                "made: Spark did not compute the same rows again, so the run cannot be resumed inside the epoch; "
+                "sort or checkpoint the DataFrame, or write it to a table"
             )
         here = book.rows.get(span.split, rows)
         if here != rows and book.turn:
             raise DataError(
-                f"partition {span.split} of the data has {rows:,} rows; it had {here:,} before a worker was lost "
-                "that had it: Spark does not compute the same rows again, so they cannot be fed again inside an epoch. "
-                "Sort or checkpoint the DataFrame, or write it to a table"
+                f"partition {span.split} of the data has {rows:,} rows, but had {here:,} before its worker was lost: "
+                "Spark did not compute the same rows again, so they cannot be fed again inside the epoch; sort or "
+                "checkpoint the DataFrame, or write it to a table"
             )
         if here != rows:
-            raise RefusedError(f"partition {span.split} is here already, with {here:,} rows and not {rows:,}")
+            raise RefusedError(f"partition {span.split} has already come with {here:,} rows, and now has {rows:,}")
 
     def end(self, stream: Stream, epoch: int, splits: int) -> None:
         """Notes that Spark has fed everything, in `splits` partitions.
@@ -210,11 +210,11 @@ class Ledger:
         missing = sorted((set(range(splits)) - book.rows.keys()) | book.todo)
         if missing or len(book.rows) > splits:
             raise RowAccountingError(
-                f"epoch {epoch}: Spark fed {splits} partitions, and {len(book.rows)} came to the nodes"
+                f"epoch {epoch}: Spark fed {splits} partitions, but {len(book.rows)} reached the nodes"
                 + (f"; partition {missing[0]} did not" if missing else "")
             )
         if not sum(book.rows.values()):
-            raise EmptySourceError(f"{stream}: Spark has computed no row")
+            raise EmptySourceError(f"{stream}: Spark computed no rows")
 
     def keep(self, stream: Stream, epoch: int) -> bool:
         """Opens an epoch in which nodes train on rows that they kept; returns False if they lack some.

@@ -50,7 +50,7 @@ class StagedLeases:
                 split, row = divmod(start, SPLIT_SPAN)
                 raise RowAccountingError(
                     f"{lessee} has trained rows [{row}, {row + stop - start}) of partition {split}, which Spark has "
-                    "not fed, or which are trained already"
+                    "not fed or which were trained before"
                 )
             rows += stop - start
         self.left -= rows
