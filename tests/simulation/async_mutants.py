@@ -11,7 +11,6 @@ from sparktf.driver.attempt.disciplines import Asynchronous
 from sparktf.driver.attempt.losses import Losses, StandIn
 from sparktf.driver.attempt.members import Members, Trainer, have_met, speaker
 from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
-from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
 from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.driver.gang.handlers import Answers
