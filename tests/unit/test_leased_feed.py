@@ -210,7 +210,7 @@ class TestRows:
             lend.wait_for_calls(1)
             before_s = time.monotonic()
             take = feed.take(UPDATES, 0.05)
-            assert 0.05 <= time.monotonic() - before_s < 1.0
+            assert 0.05 <= time.monotonic() - before_s < LONG_S
             assert (take.rows, take.drained) == (0, not pieces)
             feed.close()
 
