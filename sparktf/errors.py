@@ -30,6 +30,8 @@
     ├── OwnedError (RuntimeError)                7  another submission owns the run: this one does nothing
     ├── NotComparedError (RuntimeError)          4  what the gate says is not of the model that is published now
     ├── NodeLostError (RuntimeError)             4  a node's process, host or heartbeat went away
+    │   ├── PeerLostError                           the connection to another member of the gang is lost
+    │   └── ExchangeError                           another member sent what was not due
     ├── RowAccountingError (RuntimeError)        4  planned, fed and trained rows differ
     ├── RunInterruptedError (RuntimeError)       4  stopped from outside
     └── LifecycleError (RuntimeError)            4  an event that the state does not allow (a defect of ours)
@@ -215,6 +217,14 @@ class NotComparedError(SparkTFError, RuntimeError):
 
 class NodeLostError(SparkTFError, RuntimeError):
     """A node's process, host or heartbeat went away."""
+
+
+class PeerLostError(NodeLostError):
+    """The connection to another member of the gang is lost: a symptom, unless nothing else is known to have failed."""
+
+
+class ExchangeError(NodeLostError):
+    """Another member of the gang sent a message that was not due (a defect of ours, or another version)."""
 
 
 class RowAccountingError(SparkTFError, RuntimeError):

@@ -1,0 +1,263 @@
+"""Sums, gathers and copies over the members of a gang.
+
+Theory. Every operation is a call on each member, in the same order everywhere. It ends only when all have taken part,
+and an operation that one member does not begin is never finished by the others: they wait, since a peer may compute for
+minutes, until the driver, which hears every member's beats, says that it is lost.
+
+- A large sum goes around a ring (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
+  workstations"): each array is cut into as many parts as there are members. In n-1 steps each member receives a part
+  from the one before it, adds its own, and sends it on (reduce-scatter); in n-1 more steps the sums go around
+  (all-gather). Each member sends 2 (n-1)/n of the size, whatever n is.
+- A small sum is a matter of rounds and not of bytes: in round k, members whose ranks differ in bit k alone tell each
+  other their sums (recursive doubling; Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communication
+  operations in MPICH"). Beyond the largest power of two, each member first gives its values to one below, and gets the
+  sum in the end.
+- Both add in an order that depends on ranks and sizes alone, and each sum is either made once and copied, or made by
+  both sides as x + y and y + x, which are the same bits. So all members hold the same bits, and the same members give
+  the same bits again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from sparktf.trainer.sync.exchange.frames import Frame, Kind
+from sparktf.trainer.sync.exchange.link import Link
+from sparktf.trainer.sync.exchange.transfer import CHUNK_NBYTES, Array, Incoming, Outgoing, move
+from sparktf.trainer.sync.exchange.waking import Waking
+
+SMALL_NBYTES = 65_536
+"""Up to here a sum is sent whole in each round: rounds cost more than bytes."""
+
+
+class Exchange(Protocol):
+    """The operations of the members of a gang; each is called on all of them, in the same order.
+
+    Attributes:
+        rank: This member's position among all.
+        members: Their number.
+        leads: Whether this member is the leader.
+    """
+
+    rank: int
+    members: int
+    leads: bool
+
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        """Returns the sum over all members of each array, which has one shape and type everywhere.
+
+        The results are read or copied before the next but one sum, which writes over them.
+        """
+
+    def gather(self, array: Array) -> list[Array]:
+        """Returns the arrays of all members, by rank; they may differ in their first dimension."""
+
+    def from_leader(self, arrays: Sequence[Array]) -> list[Array]:
+        """Returns the leader's arrays; those of others give shapes and types, which are the same."""
+
+
+class Alone:
+    """The exchange of one member."""
+
+    rank = 0
+    members = 1
+    leads = True
+
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        """See `Exchange`."""
+        return list(arrays)
+
+    def gather(self, array: Array) -> list[Array]:
+        """See `Exchange`."""
+        return [array]
+
+    def from_leader(self, arrays: Sequence[Array]) -> list[Array]:
+        """See `Exchange`."""
+        return list(arrays)
+
+
+def partners(rank: int, members: int) -> set[int]:
+    """Returns the ranks that a member has a connection to: its neighbours in the ring, and its partners in rounds."""
+    power = 1 << (members.bit_length() - 1)
+    found = {(rank - 1) % members, (rank + 1) % members}
+    if rank >= power:
+        found.add(rank - power)
+    else:
+        found |= {rank ^ bit for bit in (1 << k for k in range(power.bit_length() - 1))}
+        found |= {rank + power} if rank + power < members else set()
+    return found - {rank}
+
+
+class LinkedExchange:
+    """See `Exchange`: over a link to each of `partners`; for one thread."""
+
+    def __init__(
+        self, rank: int, members: int, leader: int, links: Mapping[int, Link], waking: Waking, *, attempt: int
+    ) -> None:
+        """Takes over links, by rank.
+
+        Args:
+            leader: Rank of the leader.
+            waking: Ends each wait once it is told why.
+        """
+        self.rank = rank
+        self.members = members
+        self.leads = rank == leader
+        self._leader = leader
+        self._links = links
+        self._waking = waking
+        self._attempt = attempt
+        self._operation = 0
+        self._part = 0
+        self._kind = Kind.SUM
+        self._spare = np.empty(CHUNK_NBYTES, np.uint8)
+        self._buffers = Buffers()
+
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        """See `Exchange`."""
+        self._begin(Kind.SUM)
+        packed = self._buffers.packed(arrays)
+        for values in packed.by_type:
+            if values.nbytes <= SMALL_NBYTES:
+                self._add_in_rounds(values)
+            else:
+                self._add_around(values)
+        return packed.parts
+
+    def gather(self, array: Array) -> list[Array]:
+        """See `Exchange`."""
+        self._begin(Kind.GATHER)
+        lengths = np.zeros(self.members, np.int64)
+        lengths[self.rank] = len(array)
+        self._add_in_rounds(lengths)
+        ends = np.cumsum(lengths)
+        whole = np.empty((int(ends[-1]), *array.shape[1:]), array.dtype)
+        parts = [whole[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        parts[self.rank][:] = array
+        self._pass_around(parts, self.rank)
+        return parts
+
+    def from_leader(self, arrays: Sequence[Array]) -> list[Array]:
+        """See `Exchange`."""
+        self._begin(Kind.FROM_LEADER)
+        copies = [np.array(array, order="C") for array in arrays]
+        place = (self.rank - self._leader) % self.members  # In the chain that begins with the leader
+        for values in (copy.reshape(-1) for copy in copies):
+            step = max(CHUNK_NBYTES // values.itemsize, 1)
+            chunks = [values[i : i + step] for i in range(0, len(values), step)]
+            self._pass_along(chunks, place)
+        return copies
+
+    # ---- steps ----
+
+    def _begin(self, kind: Kind) -> None:
+        self._operation, self._part, self._kind = self._operation + 1, 0, kind
+
+    def _frame(self, part: int, content: Array) -> Frame:
+        return Frame(self._attempt, 1, self._operation, self._kind, part, content.nbytes)
+
+    def _move(
+        self,
+        to: int | None,
+        out: Array | None,
+        by: int | None,
+        into: Array | None,
+        *,
+        add: bool = False,
+        parts: tuple[int, int] | None = None,
+    ) -> None:
+        """Sends an array to a member while one is received from another, which is written over an array or added."""
+        sent, received = parts or (self._part, self._part)
+        self._part += parts is None
+        outgoing = incoming = None
+        if to is not None and out is not None:
+            outgoing = Outgoing(self._links[to], self._frame(sent, out), out)
+        if by is not None and into is not None:
+            frame = self._frame(received, into)
+            incoming = Incoming(self._links[by], frame, into, spare=self._spare if add else None)
+        move(outgoing, incoming, self._waking.descriptor, self._waking.check)
+
+    def _add_in_rounds(self, values: Array) -> None:
+        power = 1 << (self.members.bit_length() - 1)
+        rank, beyond = self.rank, self.rank + power
+        if rank >= power:
+            self._move(rank - power, values, None, None)
+            self._part += power.bit_length() - 1
+            self._move(None, None, rank - power, values)
+            return
+        self._move(None, None, beyond if beyond < self.members else None, values, add=True)
+        for bit in (1 << k for k in range(power.bit_length() - 1)):
+            # What is sent must not change meanwhile.
+            self._move(rank ^ bit, values.copy(), rank ^ bit, values, add=True)
+        self._move(beyond if beyond < self.members else None, values, None, None)
+
+    def _add_around(self, values: Array) -> None:
+        ends = [len(values) * i // self.members for i in range(self.members + 1)]
+        parts = [values[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+        after, before = (self.rank + 1) % self.members, (self.rank - 1) % self.members
+        for step in range(self.members - 1):
+            out, into = parts[(self.rank - step) % self.members], parts[(self.rank - step - 1) % self.members]
+            self._move(after, out, before, into, add=True)
+        self._pass_around(parts, after)
+
+    def _pass_around(self, parts: Sequence[Array], own: int) -> None:
+        """Gives all members all parts, of which each has its own."""
+        after, before = (self.rank + 1) % self.members, (self.rank - 1) % self.members
+        for step in range(self.members - 1):
+            self._move(after, parts[(own - step) % self.members], before, parts[(own - step - 1) % self.members])
+
+    def _pass_along(self, chunks: Sequence[Array], place: int) -> None:
+        """Passes chunks from the leader along the ring; each member sends one on while it receives the next."""
+        after = (self.rank + 1) % self.members if place < self.members - 1 else None
+        before = (self.rank - 1) % self.members if place else None
+        first = self._part
+        for step in range(len(chunks) + 1):
+            # The leader has the chunks; others send what they have received a step before.
+            out = chunks[step - 1] if step else None
+            into = chunks[step] if step < len(chunks) else None
+            self._move(after, out, before, into, parts=(first + step - 1, first + step))
+        self._part = first + len(chunks)
+
+
+class Packed:
+    """Arrays in one buffer for each of their types."""
+
+    def __init__(self, by_type: list[Array], parts: list[Array]) -> None:
+        self.by_type = by_type
+        self.parts = parts
+
+
+class Buffers:
+    """The exchange's own memory, two of each size, used in turn.
+
+    TensorFlow may go on to read a result that it was given, without a copy, until the update that follows is done.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[tuple[str, int], ...], list[list[Array]]] = {}
+        self._turn = 0
+
+    def packed(self, arrays: Sequence[Array]) -> Packed:
+        """Returns a copy of arrays, by type."""
+        arrays = [np.asarray(array) for array in arrays]
+        types = list(dict.fromkeys(array.dtype for array in arrays))
+        sizes = tuple((str(kind), sum(a.size for a in arrays if a.dtype == kind)) for kind in types)
+        pair = self._of.setdefault(sizes, [])
+        if len(pair) < 2:
+            pair.append([np.empty(size, kind) for kind, (_, size) in zip(types, sizes, strict=True)])
+            chosen = pair[-1]
+        else:
+            pair.reverse()
+            chosen = pair[-1]
+        ends = dict.fromkeys(types, 0)
+        parts = []
+        for array in arrays:
+            begin = ends[array.dtype]
+            ends[array.dtype] = end = begin + array.size
+            part = chosen[types.index(array.dtype)][begin:end].reshape(array.shape)
+            part[...] = array
+            parts.append(part)
+        return Packed(chosen, parts)
