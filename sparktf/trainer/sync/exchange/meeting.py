@@ -1,0 +1,259 @@
+"""The connections of a gang: each member listens, is connected to by the partners of higher rank, and connects to others.
+
+Members on one host use a unix socket, others TCP with the run's mutual TLS. Over either, both sides prove that they
+know the run's secret before anything else is read or any memory is taken: a challenge and its answer, each way. A
+stranger is refused after at most `HELLO.size` bytes or `_LIMIT_S`, and the meeting goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import select
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from sparktf.told import log_of
+from sparktf.trainer.sync.exchange.link import BUFFER_NBYTES, Link
+from sparktf.trainer.sync.exchange.waking import Waking
+from sparktf.wire.security import NODE_NAME, TlsMaterial
+
+HELLO = struct.Struct("!4sIIHH16s")  # Magic, attempt, generation, rank of the caller and of the called, nonce
+_MAGIC = b"stfm"
+_NONCE_NBYTES = 16
+_PROOF_NBYTES = 32
+_LIMIT_S = 10.0
+"""Of one introduction."""
+
+_AGAIN_S = 0.1
+_AT_ONCE = 64
+"""Introductions under way; more callers wait in the listeners' queues."""
+
+_log = log_of(__name__)
+
+
+class Member(NamedTuple):
+    """A member of the gang: its name for people, and its address."""
+
+    name: str
+    host: str
+    port: int
+
+
+class Membership(NamedTuple):
+    """What shows that a process belongs to a gang, and which it is."""
+
+    rank: int
+    attempt: int
+    generation: int
+    secret: str
+    tls: TlsMaterial | None  # None where `security.tls` is off
+
+    def proof(self, side: bytes, hello: bytes, nonce: bytes) -> bytes:
+        """Returns the answer of one side to the other's challenge."""
+        return hmac.digest(self.secret.encode(), side + hello + nonce, hashlib.sha256)
+
+    def unix_name(self, rank: int) -> str:
+        """Returns the name of a member's unix socket, which has no path; others cannot guess it."""
+        text = f"{self.attempt}/{self.generation}/{rank}".encode()
+        return "\0sparktf-" + hmac.new(self.secret.encode(), text, hashlib.sha256).hexdigest()[:32]
+
+
+class StrangerError(Exception):
+    """A connection is not that of a member."""
+
+
+def meet(members: Sequence[Member], own: Membership, partners: set[int], waking: Waking) -> dict[int, Link]:
+    """Returns a link to each partner, by rank; waits until all are there, however long their processes take to start.
+
+    Raises:
+        OSError: this member cannot listen at its address.
+        Exception: as told to `waking`.
+    """
+    meeting = _Meeting(members, own, partners, waking)
+    try:
+        return meeting.links()
+    finally:
+        meeting.close()
+
+
+class _Meeting:
+    def __init__(self, members: Sequence[Member], own: Membership, partners: set[int], waking: Waking) -> None:
+        self._members = members
+        self._own = own
+        self._partners = partners
+        self._waking = waking
+        self._contexts = None if own.tls is None else _contexts(own.tls)
+        self._found: dict[int, Link] = {}
+        self._changed = threading.Condition()
+        self._is_over = False
+        self._slots = threading.Semaphore(_AT_ONCE)
+        called = [rank for rank in partners if rank > own.rank]
+        self._listeners = self._listen() if called else []
+        for listener in self._listeners:
+            self._start(lambda listener=listener: self._accept(listener))
+        for rank in partners.difference(called):
+            self._start(lambda rank=rank: self._call(rank))
+
+    def links(self) -> dict[int, Link]:
+        with self._changed:
+            while not self._changed.wait_for(lambda: self._partners <= self._found.keys(), _AGAIN_S):
+                self._waking.check()
+            self._is_over = True
+            return dict(self._found)
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_over = True
+        for listener in self._listeners:
+            with suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
+    def _start(self, work: Callable[[], None]) -> None:
+        threading.Thread(target=work, name="meeting", daemon=True).start()
+
+    # ---- being called ----
+
+    def _listen(self) -> list[socket.socket]:
+        here = self._members[self._own.rank]
+        hosts = {self._members[rank].host for rank in self._partners}
+        listeners = [socket.socket(socket.AF_UNIX)] if here.host in hosts else []
+        if hosts - {here.host}:
+            listeners.append(socket.socket(socket.AF_INET))
+        for listener in listeners:
+            _enlarge(listener)
+            if listener.family == socket.AF_UNIX:
+                listener.bind(self._own.unix_name(self._own.rank))
+            else:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # the agent holds it for this process
+                listener.bind(("", here.port))
+            listener.listen(_AT_ONCE)
+        return listeners
+
+    def _accept(self, listener: socket.socket) -> None:
+        while not self._is_over:
+            try:
+                sock, address = listener.accept()
+            except OSError:
+                return  # closed
+            self._slots.acquire()
+            self._start(lambda sock=sock, address=address: self._introduced(sock, str(address)))
+
+    def _introduced(self, sock: socket.socket, address: str) -> None:
+        try:
+            self._add(*self._answer(sock))
+        except (StrangerError, OSError) as error:
+            sock.close()
+            if not self._is_over:
+                _log.warning("refused a connection to the exchange from %s: %s", address, error)
+        finally:
+            self._slots.release()
+
+    def _answer(self, sock: socket.socket) -> tuple[int, socket.socket]:
+        """Answers a caller's introduction; returns its rank, and the socket."""
+        sock.settimeout(_LIMIT_S)
+        own = self._own
+        if self._contexts is not None and sock.family != socket.AF_UNIX:
+            sock = self._contexts[0].wrap_socket(sock, server_side=True)
+        hello = _exactly(sock, HELLO.size)
+        magic, attempt, generation, rank, called, nonce = HELLO.unpack(hello)
+        if magic != _MAGIC:
+            raise StrangerError(f"it began with {hello[:8]!r}")
+        if (attempt, generation, called) != (own.attempt, own.generation, own.rank):
+            raise StrangerError(f"it is of attempt {attempt}, generation {generation}, for member {called}")
+        if rank <= own.rank or rank not in self._partners:
+            raise StrangerError(f"member {rank} has no connection to this one")
+        challenge = secrets.token_bytes(_NONCE_NBYTES)
+        sock.sendall(challenge + own.proof(b"called", hello, nonce))
+        if not hmac.compare_digest(_exactly(sock, _PROOF_NBYTES), own.proof(b"caller", hello, challenge)):
+            raise StrangerError("it does not know the run's secret")
+        sock.sendall(b"+")
+        return rank, sock
+
+    # ---- calling ----
+
+    def _call(self, rank: int) -> None:
+        there, is_here = self._members[rank], self._members[rank].host == self._members[self._own.rank].host
+        while not self._is_over:
+            # A container with a network of its own has the same host's name, and another space of names.
+            for family in (socket.AF_UNIX, socket.AF_INET) if is_here else (socket.AF_INET,):
+                sock = socket.socket(family)
+                try:
+                    self._add(rank, self._introduce(sock, rank, there))
+                except (StrangerError, OSError):
+                    sock.close()  # it does not listen yet
+                else:
+                    return
+            select.select([self._waking.descriptor], [], [], _AGAIN_S)
+
+    def _introduce(self, sock: socket.socket, rank: int, there: Member) -> socket.socket:
+        own = self._own
+        sock.settimeout(_LIMIT_S)
+        _enlarge(sock)
+        if sock.family == socket.AF_UNIX:
+            sock.connect(own.unix_name(rank))
+        else:
+            sock.connect((there.host, there.port))
+            if self._contexts is not None:
+                sock = self._contexts[1].wrap_socket(sock, server_hostname=NODE_NAME)
+        nonce = secrets.token_bytes(_NONCE_NBYTES)
+        hello = HELLO.pack(_MAGIC, own.attempt, own.generation, own.rank, rank, nonce)
+        sock.sendall(hello)
+        challenge = _exactly(sock, _NONCE_NBYTES)
+        if not hmac.compare_digest(_exactly(sock, _PROOF_NBYTES), own.proof(b"called", hello, nonce)):
+            raise StrangerError("it does not know the run's secret")
+        sock.sendall(own.proof(b"caller", hello, challenge))
+        if _exactly(sock, 1) != b"+":
+            raise StrangerError("it does not take the connection")
+        return sock
+
+    def _add(self, rank: int, sock: socket.socket) -> None:
+        with self._changed:
+            if self._is_over:
+                sock.close()
+                return
+            if rank in self._found:
+                self._found[rank].close()  # its caller has given it up
+            self._found[rank] = Link(self._members[rank].name, sock)
+            self._changed.notify_all()
+
+
+def _enlarge(sock: socket.socket) -> None:
+    """Sets the sizes of buffers, which TCP tells the peer as it connects."""
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_NBYTES)
+
+
+def _exactly(sock: socket.socket, nbytes: int) -> bytes:
+    found = b""
+    while len(found) < nbytes:
+        more = sock.recv(nbytes - len(found))
+        if not more:
+            raise StrangerError("it closed the connection")
+        found += more
+    return found
+
+
+def _contexts(tls: TlsMaterial) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Returns the settings of the called and the calling side: TLS 1.3, each shows the run's certificate."""
+    called, caller = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    descriptor = os.memfd_create("sparktf-node")  # OpenSSL reads files alone
+    try:
+        os.write(descriptor, f"{tls.certificate}{tls.key}".encode())
+        for context in (called, caller):
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.load_verify_locations(cadata=tls.authority)
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}")
+            context.verify_mode = ssl.CERT_REQUIRED
+    finally:
+        os.close(descriptor)
+    return called, caller
