@@ -42,6 +42,11 @@ def _told_record(record: logging.LogRecord) -> bool:
     return True
 
 
+def count_in_words(number: int, noun: str, plural: str = "") -> str:
+    """Returns a number with its noun: "1 row", "2,000 rows"; `plural` where it is not `noun` + "s"."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def words_of_error(error: BaseException) -> str:
     """Returns an error's message, also if its own `__str__` fails, which is somebody else's code."""
     try:

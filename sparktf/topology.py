@@ -11,6 +11,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from sparktf.told import count_in_words
+
 
 class Role(enum.StrEnum):
     """A node's task in the gang. In sync training worker 0 acts as the chief."""
@@ -99,18 +101,18 @@ class GangShape:
 
 
 def gang_text(nodes: Iterable[NodeId]) -> str:
-    """Returns a gang in words: "2 worker(s)", or "2 workers, 1 ps, a coordinator and an evaluator"."""
+    """Returns a gang in words: "2 workers", or "2 workers, 1 ps, a coordinator and an evaluator"."""
     count = Counter(node.role for node in nodes)
-    workers = count[Role.WORKER]
+    workers = count_in_words(count[Role.WORKER], "worker")
     if len(count) == 1:
-        return f"{workers} worker(s)"
+        return workers
     others = {
         Role.PS: f"{count[Role.PS]} ps",
         Role.CHIEF: "a coordinator",
         Role.EVALUATOR: "an evaluator",
     }
     *first, last = (what for role, what in others.items() if count[role])
-    return f"{', '.join([f'{workers} worker' + 's' * (workers > 1), *first])} and {last}"
+    return f"{', '.join([workers, *first])} and {last}"
 
 
 class ClusterSpec(BaseModel):

@@ -19,7 +19,7 @@ from sparktf.errors import Verdict
 from sparktf.knobs import KNOBS
 from sparktf.results.comparison import TOLERATED, Comparison, Difference
 from sparktf.results.result import RunResult
-from sparktf.told import log_of, told, words_of_error
+from sparktf.told import count_in_words, log_of, told, words_of_error
 from sparktf.wire.control import Metrics, Progress
 
 
@@ -320,7 +320,9 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
         )
     if result.source_version is not None:
         facts.append(("data", f"version {result.source_version} of the table"))
-    facts.append(("updates", f"{result.steps:,} in {len(result.attempts)} attempt(s), {result.duration_s:.1f} s"))
+    facts.append(
+        ("updates", f"{result.steps:,} in {count_in_words(len(result.attempts), 'attempt')}, {result.duration_s:.1f} s")
+    )
     if result.seconds:
         facts.append(("seconds", ", ".join(f"{phase} {spent_s:.1f}" for phase, spent_s in result.seconds.items())))
     if locality := _locality(result):

@@ -33,6 +33,7 @@ from sparktf.storage.transactions.fence import Fence
 from sparktf.storage.transactions.last_steps import LastSteps, recorded_steps
 from sparktf.storage.transactions.ownership import Ownership
 from sparktf.storage.transactions.results import read_result
+from sparktf.told import count_in_words
 
 _NAMED = 3
 """Entries of a refused folder that are named."""
@@ -143,8 +144,8 @@ def describe_plan(plan: Plan) -> list[str]:
     lines = [f"data: version {plan.source_version} of the table is read"] if plan.source_version is not None else []
     lines += [f"{stream}: fed by Spark; rows are counted as they come" for stream in plan.staged]
     return lines + [
-        f"{stream}: {plan.rows(stream):,} rows in {len(table.rows):,} row groups, "
-        f"{len(plan.block_rows(stream)):,} shuffle blocks, {plan.nbytes(stream) / 1e6:,.1f} MB"
+        f"{stream}: {plan.rows(stream):,} rows in {count_in_words(len(table.rows), 'row group')}, "
+        f"{count_in_words(len(plan.block_rows(stream)), 'shuffle block')}, {plan.nbytes(stream) / 1e6:,.1f} MB"
         for stream, table in plan.tables.items()
     ]
 

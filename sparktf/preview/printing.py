@@ -12,7 +12,7 @@ from rich.text import Text
 from sparktf.console.console import words_of
 from sparktf.preview.forecast import DataForecast, Forecast, LocalityForecast, RoomForecast, RunForecast
 from sparktf.runs.listing import roughly
-from sparktf.told import told
+from sparktf.told import count_in_words, told
 
 _SHOWN_HOSTS = 4
 _SHOWN_KEYS = 4
@@ -88,8 +88,9 @@ def _data(data: DataForecast) -> Iterator[tuple[str, str]]:
             continue
         yield (
             stream.stream,
-            f"{stream.rows:,} rows, {(stream.nbytes or 0) / 1e6:,.1f} MB; {_counted(stream.files, 'file')}, "
-            f"{_counted(stream.row_groups, 'row group')}, {_counted(stream.shuffle_blocks, 'shuffle block')}",
+            f"{stream.rows:,} rows, {(stream.nbytes or 0) / 1e6:,.1f} MB; {count_in_words(stream.files or 0, 'file')}, "
+            f"{count_in_words(stream.row_groups or 0, 'row group')}, "
+            f"{count_in_words(stream.shuffle_blocks or 0, 'shuffle block')}",
         )
     if data.planned == "before":
         yield "plan", "stored with the run, which reads the same data again"
@@ -116,7 +117,8 @@ def _updates(forecast: Forecast) -> str:
         return ""
     about = ("" if updates.exact else "about ") + ("at most " if updates.may_end_before else "")
     limited = f" ({updates.limited_by})" if updates.limited_by else ""
-    text = f"{about}{updates.total:,}{limited}: {updates.per_epoch:,} an epoch, {_counted(updates.epochs, 'epoch')}"
+    epochs = count_in_words(updates.epochs, "epoch")
+    text = f"{about}{updates.total:,}{limited}: {updates.per_epoch:,} an epoch, {epochs}"
     left = forecast.run.rows_left
     return text if left is None else f"{text}; {left:,} rows to train"
 
@@ -216,10 +218,6 @@ def _models(forecast: Forecast) -> Iterator[tuple[str, str]]:
         yield "publish", texts[publish.outcome]
     if forecast.init_from:
         yield "begins from", forecast.init_from
-
-
-def _counted(count: int | None, what: str) -> str:
-    return f"{count or 0:,} {what}{'' if count == 1 else 's'}"
 
 
 def _named(names: Sequence[str], most: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from sparktf.message import Message
+from sparktf.told import count_in_words
 
 
 class CarriedVariable(Message):
@@ -33,15 +34,11 @@ class Carried(Message):
     def in_words(self) -> str:
         """Returns one line for people."""
         kept = [v for v in self.variables if v.how != "new"]
-        text = f"begins from {self.source}: {len(kept)} of {_count(len(self.variables), 'variable')} kept"
+        text = f"begins from {self.source}: {len(kept)} of {count_in_words(len(self.variables), 'variable')} kept"
         if self.optimizer:
             text += ", the optimizer's state too"
         if tables := [v for v in self.variables if v.how == "entries"]:
             entries, new, gone = (sum(getattr(v, what) for v in tables) for what in ("kept", "new", "left"))
-            text += f", {_count(len(tables), 'table')}: {_count(entries, 'entry', 'entries')} kept"
+            text += f", {count_in_words(len(tables), 'table')}: {count_in_words(entries, 'entry', 'entries')} kept"
             text += f", {new:,} new, {gone:,} gone"
         return text
-
-
-def _count(number: int, what: str, many: str = "") -> str:
-    return f"{number:,} {what if number == 1 else many or what + 's'}"

@@ -50,9 +50,9 @@ def main() -> None:
     told = json.load(sys.stdin)
     sys.meta_path.insert(0, _Refused(told["refused"]))
     stored, left_out = Predictions.read(Path(folder)), ""
-    error = _imported(told["imports"]) or _saved_model(Path(folder, "saved_model"), stored)
+    error = _imported(told["imports"])
     if error is None:
-        error, left_out = _keras(Path(folder, "model.keras"), stored)
+        error, left_out = compare_export(Path(folder), stored)
     found = {"error": error, "left_out": left_out, "rows": stored.rows, "mib": greatest_mib()}
     Path(report).write_text(json.dumps(found), encoding="utf-8")
 
@@ -65,6 +65,12 @@ def _imported(modules: Sequence[str]) -> str | None:
         except ImportError as error:
             return f"publish.imports: {module} cannot be imported: {_in_a_line(error)}"
     return None
+
+
+def compare_export(folder: Path, stored: Predictions) -> tuple[str | None, str]:
+    """Returns the error of an exported model, if it has one, and why its `model.keras` was not compared, if so."""
+    error = _saved_model(folder / "saved_model", stored)
+    return (error, "") if error is not None else _keras(folder / "model.keras", stored)
 
 
 def _saved_model(path: Path, stored: Predictions) -> str | None:

@@ -25,7 +25,7 @@ def main() -> None:
     sys.path[:0] = [path for path in told["path"] if path not in sys.path]
     found: dict[str, Any] = {"error": None, "known": ""}
     try:
-        found["known"] = _known(told)
+        found["known"] = known(told)
     except SparkTFError as error:
         found["error"] = record_of(error, time_s=time.time()).model_dump(mode="json")
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
@@ -33,8 +33,12 @@ def main() -> None:
     Path(sys.argv[1]).write_text(json.dumps(found), encoding="utf-8")
 
 
-def _known(told: dict[str, Any]) -> str:
-    """Describes the model; "" if that is only known once it trains."""
+def known(told: dict[str, Any]) -> str:
+    """Describes the model; "" if that is only known once it trains.
+
+    Raises:
+        ModelContractError: it cannot be trained, does not take these features, or lacks a metric.
+    """
     put_off_wrappers()
     with without_collector():
         from sparktf.trainer.model.model import UserModel, is_low_level, load_function  # noqa: PLC0415 - TensorFlow

@@ -99,7 +99,7 @@ def test_a_model_that_raises_returns_1_and_is_failed_in_yarn(hadoop: MiniHadoop,
     assert ResourceManager([hadoop.yarn.url], application.user).exit_code(application.id) == 1
     logs = hadoop.aggregated_logs(application.id)
     assert f"run {application.id} is decided already: its result stands" in logs
-    assert logs.count("attempt 1: 1 worker(s)") == 1
+    assert logs.count("attempt 1: 1 worker") == 1
     assert len(set(re.findall(r"^Container: (\S+) on ", logs, re.MULTILINE))) > 1, (
         "those of the executors are there, too"
     )

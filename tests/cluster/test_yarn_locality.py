@@ -116,7 +116,7 @@ def test_what_sparktf_plan_says_is_what_the_run_has_done(
     (train,) = said.data.streams
     (rows,) = {epoch.planned for epoch in beside.result.rows}
     assert (train.rows, said.run.rows_left) == (rows, beside.result.rows_trained)
-    assert f"{train.row_groups} row groups, {train.shuffle_blocks} shuffle blocks" in beside.output
+    assert f"{train.row_groups} row groups, {train.shuffle_blocks} shuffle block" in beside.output
     assert said.updates is not None
     assert said.updates.total == pytest.approx(beside.result.steps, abs=2 * EPOCHS)
     assert said.locality is not None

@@ -11,7 +11,6 @@ from sparktf.driver.attempt.disciplines import Asynchronous
 from sparktf.driver.attempt.losses import Losses, StandIn
 from sparktf.driver.attempt.members import Members, Trainer, have_met, speaker
 from sparktf.driver.attempt.rows.fed_rows import Claim, Claims
-from sparktf.driver.attempt.rows.lease_books import LeaseBooks
 from sparktf.driver.attempt.rows.leases import Lessee
 from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.driver.gang.handlers import Answers
@@ -32,7 +31,6 @@ from sparktf.wire.sender import NodeMessage, TrainerKey
 from sparktf.wire.uploads import Uploaded
 
 _succeeded = Attempt.succeed
-_count = LeaseBooks._count
 _take = Tally._take
 _succeed = Tally.succeed
 _done = LeasedFeed.done
@@ -48,12 +46,6 @@ _once = Answers.once
 def _returned_at_once(self: Attempt, node: NodeId, agent: str, host: str, address: str, jvm: str = "") -> Trainer:
     self._leases._close(node, self.trainers[node].incarnation)
     return _succeeded(self, node, agent, host, address, jvm)
-
-
-def _counted_anew(self: LeaseBooks, receipt: Receipt) -> None:
-    lessee = Lessee(receipt.node, receipt.incarnation)
-    self._told[lessee] = min(self._told.get(lessee, 0), receipt.number - 1)
-    _count(self, receipt)
 
 
 def _taken_anew(self: Tally, receipt: Receipt) -> bool:
@@ -189,7 +181,6 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
         "sparktf.driver.attempt.rows.lease_books.LeaseBooks._close": lambda self, node, incarnation: None
     },
     "incarnations that are lost are closed": {"sparktf.trainer.parameter_server.tally.Tally.succeed": _never_closed},
-    "the driver counts a receipt once": {"sparktf.driver.attempt.rows.lease_books.LeaseBooks._count": _counted_anew},
     "the coordinator takes a receipt once": {"sparktf.trainer.parameter_server.tally.Tally._take": _taken_anew},
     "messages of older incarnations are refused": {"sparktf.driver.attempt.crew.speaker": _any_incarnation},
     "receipts of older incarnations are not taken": {

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from simulation import async_mutants, evaluation_mutants, head_mutants, heads, publishing_mutants
+from simulation.cases import CASES
 from simulation.strategies import HEAD, LOCKSTEP, PARAMETER_SERVER
 from simulation.world import play, settle
 
@@ -244,19 +245,20 @@ def without(guard: str) -> Iterator[Mutant]:
 
 
 def caught(job: tuple[str, int, int]) -> Caught:
-    """Returns which of some seeds is the first to notice that a guard is missing."""
+    """Returns which of some seeds is the first to notice that a guard is missing; after them its own case is tried."""
     guard, first, seeds = job
+    own = [(case.seed, case.kinds) for case in CASES if case.guard == guard]
     with without(guard) as mutant:
-        for seed in range(first, first + seeds):
-            if found := _violations(mutant, seed):
+        for seed, kinds in [*((seed, mutant.kinds) for seed in range(first, first + seeds)), *own]:
+            if found := _violations(mutant, seed, kinds):
                 return Caught(guard, seed, found[0])
     return Caught(guard, -1, "nothing")
 
 
-def _violations(mutant: Mutant, seed: int) -> list[str]:
+def _violations(mutant: Mutant, seed: int, kinds: frozenset[str] | None) -> list[str]:
     if mutant.strategy == HEAD:
         return heads.play(seed).violations
-    return play((seed, None, mutant.strategy), mutant.kinds).violations
+    return play((seed, None, mutant.strategy), kinds).violations
 
 
 def print_table(seeds: int, first: int, strategy: str | None, processes: int) -> int:

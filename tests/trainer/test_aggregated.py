@@ -125,7 +125,9 @@ def test_a_stuck_worker_costs_the_others_nothing_where_an_update_takes_fewer_and
     trained = elsewhere.submit(reference.compare_checkpoint, config, result.checkpoint, result.model).result()
     assert trained.difference == 0
     assert trained.unmoved == []
-    assert elsewhere.submit(reference.compare_exports, config, result.model).result()[1] <= 1e-6
+    shapes, difference = elsewhere.submit(reference.compare_exports, config, result.model).result()
+    assert shapes == {"price": [rows, 1], "label": [rows, lake.CLASSES]}
+    assert difference <= 1e-6
 
 
 def test_a_loop_of_the_users_own_is_not_told_how_many_make_an_update(tmp_path: Path, gang: LocalGang) -> None:

@@ -53,6 +53,7 @@ def listed(result: RunResult) -> dict[int, tuple[str, str]]:
     return {first[Path(f["origin"]).name] + f["row"]: (f["column"], f["reason"].partition(";")[0]) for f in found}
 
 
+@pytest.mark.more("trainer/test_bad_rows.py::test_a_run_resumed_inside_an_epoch_counts_each_of_them_once")
 def test_all_other_rows_are_trained_on_exactly_once(
     tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -88,8 +89,13 @@ def test_a_run_resumed_inside_an_epoch_counts_each_of_them_once(
     result = gang.train(second)
     updates = updates_of(first)[:3] + updates_of(second, cursor)
     assert sorted(row for update in updates for row in update) == sorted(set(range(ROWS)) - BAD)
+    assert (result.attempts[0].from_step, result.steps) == (3, len(updates))
     (epoch,) = result.rows
     assert (epoch.planned, epoch.fed, epoch.trained, epoch.set_aside) == (ROWS, ROWS, ROWS - len(BAD), len(BAD))
+    assert epoch.complete
+    expected = dict.fromkeys(NULLS, ("x0", "null")) | dict.fromkeys(NANS, ("price", "nan cannot be a target"))
+    assert listed(result) == expected
+    assert any(f"{len(BAD)} rows" in warning for warning in result.warnings)
     exported = f"{result.model}/model.keras"
     assert elsewhere.submit(reference.compare_training, second, updates, exported).result().difference <= 1e-5
 

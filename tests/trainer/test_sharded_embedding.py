@@ -176,7 +176,7 @@ def test_rows_are_updated_on_parameter_servers_beside_their_slots(flavour: str, 
 def test_a_large_table_is_touched_in_the_rows_in_use_alone(
     flavour: str, kind: str, elsewhere: ProcessPoolExecutor
 ) -> None:
-    size = (4_000_000, 4, 4)
+    size = (1_000_000, 4, 4)
     steps = steps_over(range(0, size[0], 12_345), size[1], count=3)
     options = {"learning_rate": RATE} | ({"momentum": 0.9} if kind == "SGD" else {})
     found = elsewhere.submit(tables.train, flavour, size, kind, options, steps).result()
@@ -314,35 +314,45 @@ def test_a_layer_in_a_model_of_the_other_flavour_says_which_one_to_import(
         elsewhere.submit(tables.mixed, flavour, other).result()
 
 
-SERVE = """
-import sys, numpy as np
+READ = """
+import sys
+import numpy as np
+
+def given(flavour):
+    return dict(np.load(f"{flavour}/inputs.npz"))
+
 sys.modules["sparktf"] = None
 import tensorflow as tf
-given = {name: tf.constant(value) for name, value in np.load("inputs.npz").items()}
-(rows,) = tf.saved_model.load("saved_model").signatures["serving_default"](**given).values()
-np.save("rows.npy", rows.numpy())
+for flavour in ("keras", "tf_keras"):
+    tensors = {name: tf.constant(value) for name, value in given(flavour).items()}
+    (rows,) = tf.saved_model.load(f"{flavour}/saved_model").signatures["serving_default"](**tensors).values()
+    np.save(f"{flavour}/served.npy", rows.numpy())
+del sys.modules["sparktf"]
+
+sys.modules["tf_keras"] = None
+import keras
+from sparktf.layers import ShardedEmbedding
+ShardedEmbedding(9, 2)
+np.save("keras/called.npy", keras.models.load_model("keras/model.keras")(given("keras")).numpy())
+del sys.modules["tf_keras"]
+
+import tf_keras
+from sparktf.layers.tf_keras import ShardedEmbedding
+np.save("tf_keras/called.npy", tf_keras.models.load_model("tf_keras/model.keras")(given("tf_keras")).numpy())
 """
-LOAD = {
-    "keras": "import keras; from sparktf.layers import ShardedEmbedding",
-    "tf_keras": "import tf_keras as keras; from sparktf.layers.tf_keras import ShardedEmbedding",
-}
-CALL = """
-import numpy as np
-np.save("rows.npy", keras.models.load_model("model.keras")(dict(np.load("inputs.npz"))).numpy())
-"""
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_exports_load_without_our_cluster(flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor) -> None:
-    config = lake.job(tmp_path, "sharded", params={"flavour": flavour, "rows": 10, "optimizer": "Adam"}, data=SHARDED)
-    expected = elsewhere.submit(tables.export, config, str(tmp_path)).result()
-    np.savez(tmp_path / "inputs.npz", **tables.EXAMPLE)  # type: ignore[arg-type]
-    for script in (SERVE, LOAD[flavour] + CALL):
-        subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=120)
-        np.testing.assert_allclose(np.load(tmp_path / "rows.npy"), expected, atol=1e-6)
-        (tmp_path / "rows.npy").unlink()
-
-
-def test_who_has_keras_3_needs_no_tf_keras() -> None:
-    code = "import sys; sys.modules['tf_keras'] = None; from sparktf.layers import ShardedEmbedding as made; made(9, 2)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+def test_exports_load_without_our_cluster_and_who_has_keras_3_needs_no_tf_keras(
+    tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    expected = {}
+    for flavour in FLAVOURS:
+        folder = tmp_path / flavour
+        params = {"flavour": flavour, "rows": 10, "optimizer": "Adam"}
+        config = lake.job(folder, "sharded", params=params, data=SHARDED)
+        expected[flavour] = elsewhere.submit(tables.export, config, str(folder)).result()
+        np.savez(folder / "inputs.npz", **tables.EXAMPLE)  # type: ignore[arg-type]
+    subprocess.run([sys.executable, "-c", READ], cwd=tmp_path, check=True, timeout=120)
+    for flavour, rows in expected.items():
+        for how in ("served", "called"):
+            np.testing.assert_allclose(np.load(tmp_path / flavour / f"{how}.npy"), rows, atol=1e-6)

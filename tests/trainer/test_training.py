@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from trainer.results import accounts, steps_saved
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelError, NodeLostError, Verdict
 from sparktf.results.result import RunResult
+from sparktf.sequence import Cursor
 
 FLAVOURS = ("keras", "tf_keras")
 TOLERANCE = 1e-5
@@ -33,6 +35,33 @@ def weights_differ(elsewhere: ProcessPoolExecutor, config: JobConfig, result: Ru
     """Returns the greatest difference from one plain Keras process that makes these updates."""
     exported = f"{result.model}/model.keras"
     return elsewhere.submit(reference.compare_training, config, updates, exported).result().difference
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hanging(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Future[NodeLostError] | None]:
+    """The failure of a run whose start hangs, under way beside the other tests on a gang of its own."""
+    selected = (item.originalname for item in request.session.items if isinstance(item, pytest.Function))
+    if test_a_start_that_hangs_ends_with_where_it_stands.__name__ not in selected:
+        yield None
+        return
+    with ThreadPoolExecutor(1) as pool:
+        yield pool.submit(failure_of_a_start_that_hangs, tmp_path_factory.mktemp("hanging"))
+
+
+def failure_of_a_start_that_hangs(folder: Path) -> NodeLostError:
+    lake.write(folder / "lake", [40])
+    config = lake.job(
+        folder, "never_built", data=lake.NUMBERS_TO_LABEL, train={"max_attempts": 1}, timeouts={"start": 16}
+    )
+    gang = LocalGang(config, 1)
+    try:
+        with pytest.raises(NodeLostError) as failure:
+            gang.train(config)
+    finally:
+        gang.close()
+    return failure.value
 
 
 @pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
@@ -72,21 +101,10 @@ def test_validation_metrics_are_those_of_one_process(
     assert result.metrics["validation"] == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_a_worker_without_validation_rows_takes_part(tmp_path: Path, gang: LocalGang) -> None:
-    lake.write(tmp_path / "lake", [64])
-    lake.write(tmp_path / "held-out", [1])
-    config = lake.job(
-        tmp_path,
-        "metered",
-        workers=2,
-        params={"flavour": "keras"},
-        data={**lake.METERED, "validation": {"path": str(tmp_path / "held-out")}},
-        train={"batch_size": 32},
-    )
-    metrics = gang.train(config).metrics["validation"]
-    assert metrics["label_accuracy"] in (0.0, 1.0)
-
-
+@pytest.mark.more(
+    "trainer/test_exactness.py::test_weights_are_those_of_one_process",
+    "trainer/test_training.py::test_checkpoints_by_time_are_saved_by_all_workers_alike",
+)
 def test_updates_in_one_call_or_each_in_its_own_give_the_same_weights(
     tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -99,39 +117,38 @@ def test_updates_in_one_call_or_each_in_its_own_give_the_same_weights(
     assert elsewhere.submit(reference.compare_models, config, *exported).result() <= 1e-6
 
 
-def test_max_steps_ends_inside_an_epoch(tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor) -> None:
-    lake.write(tmp_path / "lake", [300, 100])
-    config = everything(tmp_path, 400, workers=2, train={"batch_size": 64, "max_steps": 4, "epochs": 3})
-    result = gang.train(config)
-    assert result.steps == 4
-    assert accounts(result) == [(400, 256, 256, False)]
-    inputs = [node.input for node in result.attempts[0].nodes]
-    assert sum(read.rows["direct"] for read in inputs) == 256
-    assert all(0 <= read.wait_s < read.seconds and read.nbytes for read in inputs)
-    assert weights_differ(elsewhere, config, result, updates_of(config)[:4]) <= TOLERANCE
-
-
-def test_checkpoints_by_steps_hold_the_rows_of_their_updates(tmp_path: Path, gang: LocalGang) -> None:
+def test_max_steps_ends_inside_an_epoch_and_checkpoints_by_steps_hold_the_rows_of_their_updates(
+    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     config = everything(
         tmp_path,
         400,
         workers=2,
-        train={"batch_size": 64, "epochs": 2},
+        train={"batch_size": 64, "max_steps": 11, "epochs": 3},
         checkpoint={"every_steps": 3, "every_seconds": None, "keep": 10},
     )
-    cursors = steps_saved(gang.train(config))  # an epoch has seven updates, the last of 16 rows
-    assert {step: (cursor.epoch, cursor.rows) for step, cursor in cursors.items()} == {
+    result = gang.train(config)
+    assert result.steps == 11
+    assert accounts(result) == [(400, 400, 400, True), (400, 256, 256, False)]
+    inputs = [node.input for node in result.attempts[0].nodes]
+    assert sum(read.rows["direct"] for read in inputs) == 656
+    assert all(0 <= read.wait_s < read.seconds and read.nbytes for read in inputs)
+    # An epoch has seven updates, the last of 16 rows.
+    assert {step: (cursor.epoch, cursor.rows) for step, cursor in steps_saved(result).items()} == {
         3: (0, 192),
         6: (0, 384),
         7: (1, 0),
         9: (1, 128),
-        12: (1, 320),
-        14: (2, 0),
+        11: (1, 256),
     }
+    updates = updates_of(config) + updates_of(config, Cursor(epoch=1))[:4]
+    assert weights_differ(elsewhere, config, result, updates) <= TOLERANCE
 
 
-def test_checkpoints_by_time_are_saved_by_all_workers_alike(tmp_path: Path, gang: LocalGang) -> None:
+def test_checkpoints_by_time_are_saved_by_all_workers_alike(
+    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     config = everything(
         tmp_path,
@@ -140,12 +157,15 @@ def test_checkpoints_by_time_are_saved_by_all_workers_alike(tmp_path: Path, gang
         train={"batch_size": 64, "steps_per_call": 1},
         checkpoint={"every_seconds": 0.001, "keep": 10},
     )
-    cursors = steps_saved(gang.train(config))
+    result = gang.train(config)
+    cursors = steps_saved(result)
     rows = {step: 400 * cursor.epoch + cursor.rows for step, cursor in cursors.items()}
     assert rows == {step: min(64 * step, 400) for step in range(8)}
+    assert weights_differ(elsewhere, config, result, updates_of(config)) <= TOLERANCE
 
 
-@pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
+@pytest.mark.more("trainer/test_bad_rows.py::test_a_run_resumed_inside_an_epoch_counts_each_of_them_once")
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_run_resumed_inside_an_epoch_on_more_workers_goes_on_exactly(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
@@ -263,11 +283,12 @@ def test_batch_norm_in_one_process_is_that_of_keras(
 
 
 @pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
-def test_text_is_looked_up_in_a_vocabulary_of_the_assets_also_when_served(
+def test_text_is_looked_up_in_a_vocabulary_of_the_assets_also_when_served_and_validated_beside_a_worker_without_rows(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gang, "assets", {"colours": ["red", "green"]})
     lake.write(tmp_path / "lake", [100, 30])
+    lake.write(tmp_path / "held-out", [1])
     config = lake.job(
         tmp_path,
         "text",
@@ -276,19 +297,24 @@ def test_text_is_looked_up_in_a_vocabulary_of_the_assets_also_when_served(
         data={
             "inputs": {"colour": "colour", "numbers": lake.NUMBERS},
             "targets": {"label": "label"},
-            "validation": {"fraction": 0.2},
+            "validation": {"path": str(tmp_path / "held-out")},
         },
         train={"batch_size": 32},
     )
     result = gang.train(config)
-    assert accounts(result) == [(104, 104, 104, True)]
-    assert 0.0 <= result.metrics["validation"]["accuracy"] <= 1.0
+    assert accounts(result) == [(130, 130, 130, True)]
+    assert result.metrics["validation"]["accuracy"] in (0.0, 1.0)
     assert json.loads(Path(result.model, "assets.json").read_text()) == {"colours": ["red", "green"]}
     shapes, difference = elsewhere.submit(reference.compare_exports, config, result.model).result()
     assert list(shapes.values()) == [[130, lake.CLASSES]]
     assert difference <= 1e-6
 
 
+@pytest.mark.more(
+    "trainer/test_asynchronous.py::test_a_run_goes_on_exactly_under_another_strategy_and_on_other_numbers_of_nodes",
+    "trainer/test_aggregated.py"
+    "::test_a_stuck_worker_costs_the_others_nothing_where_an_update_takes_fewer_and_nor_does_a_lost_one",
+)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_several_inputs_and_outputs_are_served_by_name(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
@@ -337,22 +363,18 @@ def test_a_node_alone_opens_no_port_that_others_could_reach(tmp_path: Path, gang
     assert (tmp_path / "ports/1-0").read_text() == "0"
 
 
-# Forked by a nursery, those of all tests on Spark say so if they find it: cases/watched.py.
-@pytest.mark.parametrize(
-    ("nursery", "begun"),
-    only(
-        ("off", "sparktf.trainer.__main__"),
-        of=[("on", "sparktf.trainer.nursery"), ("off", "sparktf.trainer.__main__")],
-    ),
-)
+# Forked by a nursery, those of all tests on Spark say so if they find it: cases/watched.py. Those that begin from
+# nothing are looked at in a gang whose weights are compared.
+@pytest.mark.more("trainer/test_exactness.py::test_weights_are_those_of_one_process")
+@pytest.mark.parametrize(("nursery", "begun"), [("on", "sparktf.trainer.nursery"), ("off", "sparktf.trainer.__main__")])
 def test_a_trainer_never_imports_spark_however_it_begins(nursery: str, begun: str, tmp_path: Path) -> None:
     lake.write(tmp_path / "lake", [100])
     config = lake.job(
         tmp_path,
         "without_spark",
         workers=2,
-        params={"flavour": "keras", "begun": begun},
-        data=lake.NUMBERS_TO_LABEL,
+        params={"flavour": "keras", "rows": 100, "begun": begun},
+        data=lake.EVERYTHING,
         cluster={"nursery": nursery},
     )
     gang = LocalGang(config, 2, LocalSite(2, imports=True))
@@ -362,14 +384,10 @@ def test_a_trainer_never_imports_spark_however_it_begins(nursery: str, begun: st
         gang.close()
 
 
-def test_a_start_that_hangs_ends_with_where_it_stands(tmp_path: Path, gang: LocalGang) -> None:
-    lake.write(tmp_path / "lake", [40])
-    config = lake.job(
-        tmp_path, "never_built", data=lake.NUMBERS_TO_LABEL, train={"max_attempts": 1}, timeouts={"start": 16}
-    )
-    with pytest.raises(NodeLostError, match=r"worker 0 on .* was not ready within timeouts\.start: 16 s") as failure:
-        gang.train(config)
-    error = failure.value.result.error
+def test_a_start_that_hangs_ends_with_where_it_stands(hanging: Future[NodeLostError]) -> None:
+    failure = hanging.result()
+    assert re.search(r"worker 0 on .* was not ready within timeouts\.start: 16 s", str(failure))
+    error = failure.result.error
     assert "zoo.py" in error.log_tail
     assert "in never_built" in error.log_tail
     assert "in never_built" in Path(error.log).read_text()

@@ -18,6 +18,7 @@ from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError, Verdict
 from sparktf.nightly.night import Night
 from sparktf.results.carried import CarriedVariable
+from sparktf.results.result import RunResult
 from sparktf.storage.file_systems import FileSystems
 
 TWO_WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
@@ -61,10 +62,19 @@ FIRST_AT = 14
 """Updates of the run that others begin from."""
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, gang: LocalGang) -> RunResult:
+    """A run of two workers that others begin from."""
+    folder = tmp_path_factory.mktemp("trained")
+    lake.write(folder / "lake", [300, 100])
+    gang.assets = FIRST
+    return gang.train(night(folder, "first", TWO_WORKERS, {"flavour": "keras", "shards": 3}, epochs=2), hooks())
+
+
 @pytest.mark.parametrize(
     ("flavour", "first", "others", "more"),
     [
-        ("keras", TWO_WORKERS, [ONE_PROCESS, SERVED], {}),
+        ("keras", None, [ONE_PROCESS, SERVED], {}),
         pytest.param("tf_keras", SERVED, [TWO_WORKERS], {}, marks=pytest.mark.more),
         ("keras", ONE_PROCESS, [ONE_PROCESS], {"lambda": True}),
     ],
@@ -72,17 +82,18 @@ FIRST_AT = 14
 )
 def test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry(
     flavour: str,
-    first: dict[str, Any],
+    first: dict[str, Any] | None,
     others: list[dict[str, Any]],
     more: dict[str, Any],
     tmp_path: Path,
     gang: LocalGang,
+    trained: RunResult,
     elsewhere: ProcessPoolExecutor,
 ) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     gang.assets = FIRST
     params = {"flavour": flavour, "shards": 3, **more}
-    source = gang.train(night(tmp_path, "first", first, params, epochs=2), hooks())
+    source = trained if first is None else gang.train(night(tmp_path, "first", first, params, epochs=2), hooks())
     assert source.steps == FIRST_AT
     theirs = elsewhere.submit(reference.weights_by_layer, source.model, unsafe=bool(more)).result()
     # Nothing moves at this rate, so that what is exported is what training began with.
@@ -129,14 +140,13 @@ def test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry(
 
 @pytest.mark.parametrize("cluster", only(SERVED, of=[TWO_WORKERS, SERVED, {**ONE_PROCESS, "evaluator": True}]))
 def test_the_weights_begun_with_are_kept_where_training_makes_them_worse(
-    cluster: dict[str, Any], tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+    cluster: dict[str, Any], tmp_path: Path, gang: LocalGang, trained: RunResult, elsewhere: ProcessPoolExecutor
 ) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     gang.assets = FIRST
-    params = {"flavour": "keras", "shards": 2}
-    source = gang.train(night(tmp_path, "first", ONE_PROCESS, params, epochs=2), hooks())
+    params = {"flavour": "keras", "shards": 3}
     beside_evaluator = "evaluator" in cluster
-    train: dict[str, Any] = {"init_from": source.model, "keep": "best", "epochs": 4}
+    train: dict[str, Any] = {"init_from": trained.model, "keep": "best", "epochs": 4}
     if not beside_evaluator:
         train["early_stopping"] = {"patience": 1}
     params |= {"optimizer": "SGD", "learning_rate": 50.0}
@@ -152,7 +162,7 @@ def test_the_weights_begun_with_are_kept_where_training_makes_them_worse(
         assert result.stopped.epoch == 1, "never after the first epoch"
     gang.output.seek(0)
     assert "those it began with: best loss" in gang.output.read()
-    ours, theirs = (elsewhere.submit(reference.weights_by_layer, r.model).result() for r in (result, source))
+    ours, theirs = (elsewhere.submit(reference.weights_by_layer, r.model).result() for r in (result, trained))
     for layer in ("of_number", "label"):
         for mine, other in zip(ours[layer], theirs[layer], strict=True):
             np.testing.assert_array_equal(mine, other)

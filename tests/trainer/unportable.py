@@ -42,7 +42,7 @@ def model(params: Mapping[str, Any], assets: Mapping[str, Any]) -> Any:
 
     numbers = keras.Input((len(lake.NUMBERS),), name="numbers")
     colour = keras.Input((), name="colour", dtype="string")
-    others = 0 if kind == "known words alone" else 1
+    others = 0 if kind in ("known words alone", "sound") else 1
     codes = keras.layers.StringLookup(vocabulary=list(lake.COLOURS), num_oov_indices=others)(colour)
     known = keras.layers.Concatenate()([keras.layers.Embedding(5, 2)(codes), numbers])
     hidden = keras.layers.Dropout(0.5)(keras.layers.Dense(8, "tanh")(known))
@@ -66,11 +66,12 @@ def job(folder: Path, kind: str, **sections: Any) -> JobConfig:
     return found.model_copy(update={"model": "trainer.unportable:model"})
 
 
-def try_out(folder: str, kind: str, flavour: str, spoiled: str = "") -> str:
+def try_out(folder: str, kind: str, flavour: str, spoiled: str = "", *, here: bool = False) -> str:
     """Exports a model that was not trained, and has a fresh process load it; returns what is wrong with it.
 
     Args:
         spoiled: Has the "SavedModel" or the "model.keras" be that of other weights.
+        here: This process loads it in the fresh one's place.
     """
     # TensorFlow is not imported where this module is: a test's process has none.
     export_model = importlib.import_module("sparktf.trainer.model.export").export_model
@@ -97,6 +98,8 @@ def try_out(folder: str, kind: str, flavour: str, spoiled: str = "") -> str:
         if spoiled == "model.keras":
             built.model.set_weights([weight + 0.001 for weight in weights])
             built.model.save(exported / "model.keras")
+        if here:
+            return importlib.import_module("sparktf.trainer.reloaded").compare_export(exported, stored)[0] or ""
         check_loads(exported, work, limit_s=120, refused={"trainer"})
     except ModelContractError as error:
         return str(error)

@@ -288,7 +288,7 @@ def without_spark(params: Params, assets: Params) -> Any:
         raise RuntimeError(f"the trainer has imported {found}")
     if (begun := sys.modules["__main__"].__spec__.name) != params["begun"]:  # type: ignore[union-attr]
         raise RuntimeError(f"the trainer began as {begun}")
-    return normalised(params, assets)
+    return everything(params, assets)
 
 
 def never_built(params: Params, assets: Params) -> Any:

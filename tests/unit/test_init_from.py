@@ -276,7 +276,7 @@ def test_a_result_says_what_its_run_began_with(driver: PretendDriver, tmp_path: 
     result = driver.train()
     assert result.carried == Carried(source=str(tmp_path / "before"), full_date="2023-11-14")
     said = driver.said.getvalue()
-    assert f"attempt 1: 1 worker(s) on h, from {tmp_path / 'before'}" in said
+    assert f"attempt 1: 1 worker on h, from {tmp_path / 'before'}" in said
     assert said.count(f"begins from {tmp_path / 'before'}: 0 of 0 variables kept") == 1
 
 
@@ -288,7 +288,7 @@ def test_a_resume_goes_first_and_the_result_still_says_what_the_run_began_with(
     assert [attempt.from_step for attempt in result.attempts] == [0, 10]
     said = driver.said.getvalue()
     assert said.count("begins from") == 1, "the second attempt is no warm start"
-    assert "attempt 2: 1 worker(s) on h, from step 10" in said
+    assert "attempt 2: 1 worker on h, from step 10" in said
     assert result.carried is not None
     assert result.carried.source == str(tmp_path / "before")
 

@@ -210,7 +210,7 @@ class TestRows:
             lend.wait_for_calls(1)
             before_s = time.monotonic()
             take = feed.take(UPDATES, 0.05)
-            assert 0.05 <= time.monotonic() - before_s < 1.0
+            assert 0.05 <= time.monotonic() - before_s < LONG_S
             assert (take.rows, take.drained) == (0, not pieces)
             feed.close()
 
@@ -529,9 +529,9 @@ def test_whoever_is_lost_the_books_and_the_rows_agree_in_every_epoch(plan: Plan,
             worker = workers[node]
             worker.execute(breaks=draw.random() < 0.2)
             if draw.random() < 0.5:
-                receipts = receipts_of(worker.receipts)
+                receipts = [receipt for receipt in receipts_of(worker.receipts) if receipt.number > told[node]]
                 books.fetched(Fetched(attempt=1, node=chief, receipts=tuple(receipts)))
-                found += [i for r in receipts if r.number > told[node] for i in worker.trained[r.number]]
+                found += [i for r in receipts for i in worker.trained[r.number]]
                 told[node] = max([told[node], *(r.number for r in receipts)])
                 if draw.random() < 0.5:
                     worker.receipts.acknowledge(lives[node], told[node])

@@ -107,7 +107,7 @@ def test_what_is_planned_is_what_the_run_then_reads(night: Night1) -> None:
     assert result.verdict == 0, result.error
     assert (train.rows, planned.run.rows_left) == (ROWS, ROWS)
     assert {epoch.planned for epoch in result.rows} == {train.rows}
-    assert f"{train.row_groups} row groups, {train.shuffle_blocks} shuffle blocks" in said(night)
+    assert f"{train.row_groups} row groups, {train.shuffle_blocks} shuffle block" in said(night)
     assert planned.updates is not None
     assert (planned.updates.per_epoch, planned.updates.total, planned.updates.exact) == (15, 15, True)
     assert planned.former.runs == ()

@@ -61,7 +61,7 @@ def test_a_gang_with_servers_is_led_by_its_coordinator_and_can_do_with_fewer_wor
     assert named(shape, 4) == ["chief 0", "ps 0", "ps 1", "worker 0"]
     assert gang_text(shape.members(4)) == "1 worker, 2 ps and a coordinator"
     assert gang_text(shape.members(6)) == "3 workers, 2 ps and a coordinator"
-    assert gang_text(GangShape.of_workers(2, least=1).members(2)) == "2 worker(s)"
+    assert gang_text(GangShape.of_workers(2, least=1).members(2)) == "2 workers"
 
 
 @pytest.mark.parametrize("role", [Role.CHIEF, Role.PS, Role.WORKER])

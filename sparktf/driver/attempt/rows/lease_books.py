@@ -12,7 +12,8 @@ Instead each trainer of a node has a number, its *incarnation*, and every claim 
   every message of the incarnation is refused, however late it wakes up, and its untrained rows can be leased again.
 
 So at each moment every row of an epoch is in one place: free, leased to one incarnation, or trained. Receipts are
-numbered without gaps, so one that comes twice counts once, and one that is missing is an error instead of a lost row.
+numbered without gaps, so one that is missing is an error instead of a lost row. The coordinator passes each on once,
+and a message of its that comes twice is answered without being served again (`gang.handlers.Answers`).
 It cannot be decided whether the last executions of a closed incarnation reached the weights before it was lost: such
 rows are trained again, and at most `_UNTOLD` executions of each closed incarnation are reported as `replayed`.
 """
@@ -156,10 +157,10 @@ class LeaseBooks:
             return self._untold(epoch, lost)
 
     def fetched(self, message: Fetched) -> None:
-        """Notes trained rows, and closed incarnations; a repeated report counts once.
+        """Notes trained rows, and closed incarnations.
 
         Raises:
-            RowAccountingError: the incarnation had not leased these rows, or receipts are missing.
+            RowAccountingError: the incarnation had not leased these rows, or receipts are missing or came before.
         """
         with self._lock:
             for receipt in message.receipts:
@@ -228,10 +229,8 @@ class LeaseBooks:
     def _count(self, receipt: Receipt) -> None:
         lessee = Lessee(receipt.node, receipt.incarnation)
         told = self._told.get(lessee, 0)
-        if receipt.number <= told:
-            return
-        if receipt.number > told + 1:
-            raise RowAccountingError(f"receipt {told + 1} of {lessee} did not arrive before receipt {receipt.number}")
+        if receipt.number != told + 1:
+            raise RowAccountingError(f"receipt {receipt.number} of {lessee} came where receipt {told + 1} was due")
         book = self._book(receipt.epoch)
         if book.leases is None:
             raise RowAccountingError(f"{lessee} has trained rows of epoch {receipt.epoch}, which is not under way")

@@ -1,0 +1,41 @@
+"""Old defects as named cases: a guard, and a seed that notices when it is gone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Case(NamedTuple):
+    """A guard, the seed that notices, and what it says of the run without the guard."""
+
+    guard: str
+    seed: int
+    on: str | None  # The only kinds of faults that are on; None for those that the seed draws
+    said: str
+
+    @property
+    def kinds(self) -> frozenset[str] | None:
+        """See `World`."""
+        return None if self.on is None else frozenset(self.on.split())
+
+
+CASES = [
+    Case("[1] a model is replaced through the fence", 9, "driver-frozen driver-twice", "had taken the run over"),
+    Case("[6] an agent that was lost begins anew", 3, "node-freezes", "went home as a success"),
+    Case("[7] a silent trainer is looked for while only peers have spoken", 7, "trainer-freezes", "which was gone"),
+    Case("[9] what cannot be stored is not trained again", 12, "disk-full", "which could not be stored"),
+    Case("who changes the models first ends all other turns", 24, None, "took the place of one of"),
+    Case("a run has one version", 26, None, "a run has two versions"),
+    Case("what follows a result is recorded before it", 1, "night-killed", "the history has no row of it"),
+    Case("what a killed driver has left is done before its verdict is repeated", 184, "night-killed", "no row of it"),
+    Case("leases of a closed incarnation return", 3, "worker-dies", "timeouts.progress"),
+    Case("a checkpoint waits for what is under way", 3, None, "were not trained on as its position says"),
+    Case("messages of older incarnations are refused", 3, None, "something had happened to it"),
+    Case("rows that were replayed in earlier attempts are counted", 49, None, "are told as replayed"),
+    Case("a wish for a checkpoint is there once", 26, "", "SaveNow() twice"),
+    Case("a worker that is lost while the gang starts is followed", 1, None, "has ended for a worker that is lost"),
+    Case("[10] no checkpoint after an epoch whose rows do not add up", 205, None, "rows of epoch 0 were not trained"),
+    Case("a driver that stood still has heard nobody", 2, "driver-pauses", "nothing had happened to it"),
+    Case("it is fed again once nobody has any of it", 842, None, "are held by no worker"),
+    Case("a run's row is its owner's", 499, None, "had taken the run over"),
+]
