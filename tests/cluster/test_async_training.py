@@ -71,7 +71,7 @@ def test_workers_read_beside_their_blocks_and_the_run_is_on_hdfs(hadoop: MiniHad
 
 @pytest.mark.more(
     "trainer/test_joining.py::test_a_call_to_a_lost_worker_that_never_ends_fails_with_its_name_and_what_its_host_says_now",
-    "integration/test_spark_async.py::test_training_goes_on_without_a_killed_executor_and_another_worker_joins",
+    "integration/test_spark_async.py::test_rows_are_trained_once_an_epoch_also_where_an_executor_is_killed_that_feeds_them",
 )
 @pytest.mark.timeout(600)
 def test_a_worker_whose_host_is_cut_off_in_an_update_is_the_cause_and_training_goes_on_without_it(

@@ -107,6 +107,10 @@ class TestSources:
 
 
 class TestFaults:
+    @pytest.mark.more(
+        "integration/test_spark_async.py::test_rows_are_trained_once_an_epoch_also_where_an_executor_is_killed_that_feeds_them",
+        "integration/test_rdd_feed.py::test_a_feeder_on_executors_that_fails_midway_is_tried_again_and_rows_are_read_by_name",
+    )
     def test_an_executor_that_dies_while_it_feeds_other_nodes_costs_no_row_and_no_attempt(
         self, cluster: Application, watch: Watch, tmp_path: Path
     ) -> None:

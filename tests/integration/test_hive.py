@@ -61,6 +61,11 @@ def metastore(sandbox: Sandbox, tmp_path: Path) -> Metastore:
     return Metastore(sandbox, tmp_path)
 
 
+@pytest.mark.more(
+    "integration/test_scoring.py::test_the_job_is_a_script_for_spark_submit_that_scores_from_table_to_table_of_the_hive_metastore",
+    "unit/test_spark_catalog.py::test_each_job_asks_for_the_tables_that_it_names",
+    "integration/test_plain_scan.py::test_a_plain_scan_is_read_directly_with_the_rows_that_spark_collects",
+)
 def test_a_table_of_the_hive_metastore_is_found_and_planned(
     metastore: Metastore, sandbox: Sandbox, tmp_path: Path
 ) -> None:

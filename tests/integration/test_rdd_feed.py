@@ -37,7 +37,7 @@ def test_each_row_is_trained_on_once_in_each_epoch(local: Application, watch: Wa
 def test_a_feeder_on_executors_that_fails_midway_is_tried_again_and_rows_are_read_by_name(
     cluster: Application, watch: Watch, tmp_path: Path
 ) -> None:
-    config = rdd_job(cluster, watch, "rows", train={"batch_size": 1024})
+    config = rdd_job(cluster, watch, "rows", train={"batch_size": 1024}, cluster=SINGLE)
     sizes = [500, 40_000, 0, 300]  # 16,384 rows are sent at once
     rows = sum(sizes)
     options: dict[str, Any] = {"sizes": sizes, "raises": 20_000, "exits": 38_000, "folder": str(tmp_path)}

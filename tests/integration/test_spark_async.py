@@ -44,6 +44,10 @@ def barrier(tmp_path: Path) -> Iterator[Gates]:
     made.close()
 
 
+@pytest.mark.more(
+    "integration/test_spark_async.py::test_rows_are_trained_once_an_epoch_also_where_an_executor_is_killed_that_feeds_them",
+    "trainer/test_scheduled_loop.py::test_rows_and_updates_are_exact_also_where_a_worker_is_lost_and_after_a_resume",
+)
 def test_training_goes_on_without_a_killed_executor_and_another_worker_joins(
     cluster: Application, tmp_path: Path, gates: Gates
 ) -> None:
@@ -179,12 +183,18 @@ def test_rows_are_trained_once_an_epoch_also_where_an_executor_is_killed_that_fe
     executor.kill()
     killed.process.wait(60)  # not to train what it holds while it ends: its log is gone
     (feeding / "wait").unlink()
-    for gate in (barrier.first, barrier.second):
-        gate.open()
+    barrier.first.open()
+    (other,) = (one.name for one in held if one is not killed)
+    joined = barrier.waiting(cluster.family, barrier.second, 2)
+    assert [one.name for one in joined] == sorted([other, f"{killed.name}.1"])
+    barrier.second.open()
 
     done = cluster.outcome().done
     attempt = check_books(cluster.run(config, "r"), done, (i for i in range(1, 601) if i % 7), killed)
-    assert "lost its agent: " in attempt.losses[0].message
+    (loss,) = attempt.losses
+    assert f"on {loss.host} lost its agent: " in loss.message
+    assert [warning for warning in done.warnings if loss.message in warning]
+    assert (attempt.failures, attempt.root_cause) == ((), None)
     assert [(one.epoch, one.rows) for one in done.validation] == [(0, 85), (1, 85)]
     assert not cluster.family.trainers()
 

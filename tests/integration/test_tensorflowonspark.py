@@ -188,14 +188,16 @@ if __name__ == "__main__":
 """
 
 
-def test_a_script_runs_unchanged_where_each_executor_has_room_for_one_task(sandbox: Sandbox, tmp_path: Path) -> None:
-    """By `spark-submit --py-files`; TensorFlowOnSpark's own advice is one task an executor."""
+def test_a_script_runs_unchanged_by_spark_submit_where_there_is_room_for_as_many_tasks_as_nodes(
+    sandbox: Sandbox, tmp_path: Path
+) -> None:
+    """With `--py-files`. Scripts on executors, each with room for one task, are in test_tensorflowonspark_scripts."""
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     shim = tmp_path / "tensorflowonspark.zip"
     write = [sys.executable, "-m", "sparktf.compat.tensorflowonspark", "--write-py-file", str(shim)]
     subprocess.run(write, check=True, capture_output=True, env=sandbox.environment())
-    conf = {**sandbox.settings("local-cluster[2,2,1024]", {}), "spark.task.cpus": "2"}
+    conf = {**sandbox.settings("local[4]", {}), "spark.task.cpus": "2"}
     options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
     command = [str(Path(sys.executable).with_name("spark-submit")), *options, "--py-files", str(shim), str(script)]
     whole = [*command, str(tmp_path)]

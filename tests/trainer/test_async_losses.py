@@ -116,7 +116,7 @@ def job(folder: Path, *, data: Mapping[str, Any] = MappingProxyType({}), **param
 
 
 @pytest.mark.more(
-    "integration/test_spark_async.py::test_training_goes_on_without_a_killed_executor_and_another_worker_joins",
+    "integration/test_spark_async.py::test_rows_are_trained_once_an_epoch_also_where_an_executor_is_killed_that_feeds_them",
     "simulation/test_seeds.py::test_successors_join_the_attempt_that_has_lost_workers",
 )
 def test_training_goes_on_without_lost_workers_and_their_successors_join_it(lossy: Lossy) -> None:

@@ -179,7 +179,10 @@ def interrupted(spark: SparkSession, lake: str) -> DataFrame:
 
 
 def kept(spark: SparkSession, lake: str, folder: str) -> DataFrame:
-    """Cross-validates a pipeline with two workers, saves the best one and returns what it predicts."""
+    """Cross-validates a pipeline with two workers, saves the best one and returns what it predicts.
+
+    The search has its rows in one partition: each executor that scores loads TensorFlow, and each model of the search.
+    """
     estimator = KerasEstimator(
         model="cases.stages:plain", numWorkers=2, epochs=2, batchSize=50, outputPath=f"{folder}/runs"
     )
@@ -191,18 +194,12 @@ def kept(spark: SparkSession, lake: str, folder: str) -> DataFrame:
             evaluator=RegressionEvaluator(metricName="mse"),
             numFolds=2,
             seed=1,
-        ).fit(rows)
+        ).fit(rows.coalesce(1))
     best = searched.bestModel
     assert isinstance(best, PipelineModel)
     best.write().save(f"{folder}/saved")
     [workers] = {attempt.workers for attempt in stages_of(best)[1].result.attempts}
     return best.transform(rows).select("id", "prediction", *map(f.lit, (workers, *searched.avgMetrics)))
-
-
-def loaded(spark: SparkSession, lake: str, saved: str) -> DataFrame:
-    """Returns what a saved pipeline predicts."""
-    model = PipelineModel.load(saved)
-    return model.transform(of_rows(spark, lake)).select("id", "prediction", f.lit(stages_of(model)[1].result is None))
 
 
 def refusal(call: Callable[[], object]) -> str:
