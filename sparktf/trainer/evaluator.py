@@ -20,7 +20,8 @@ from sparktf.results.comparison import Comparison
 from sparktf.results.keep import KeepRule, Kept, keep_rule
 from sparktf.sequence import Stream
 from sparktf.trainer.model.averages import take_averages
-from sparktf.trainer.model.evaluate import ALONE, Evaluator
+from sparktf.trainer.model.evaluate import Evaluator
+from sparktf.trainer.model.exchange import ALONE
 from sparktf.trainer.model.model import UserModel, is_low_level, load_function, versions
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.gate import Gate
@@ -80,7 +81,7 @@ class CommitEvaluator:
         self._model = UserModel(build, config, spec.assets, spec.feed, trains=False)
         averages = {"optimizer": self._model.optimizer} if self._model.keeps_averages else {}
         self._checkpoint = LocalCheckpoint(model=self._model.model, **averages)
-        self._evaluator = Evaluator(self._model, ALONE.sum, config.train.validation_batch_size)
+        self._evaluator = Evaluator(self._model, ALONE, config.train.validation_batch_size)
         self._input = Input(place)
         self._output = Output(place, self._input.sampled, evaluates=True)
         self._output.check(self._model)

@@ -62,9 +62,10 @@ def _metrics(model: UserModel, config: JobConfig) -> list[str]:
         ModelContractError: the model has no such metric, or no tensor has a slice's column.
     """
     from sparktf.trainer.model.evaluate import Evaluator  # noqa: PLC0415 - as above
+    from sparktf.trainer.model.exchange import ALONE  # noqa: PLC0415 - as above
     from sparktf.trainer.model.slices import slice_columns  # noqa: PLC0415 - as above
 
-    evaluator = Evaluator(model, lambda values: values, 1)
+    evaluator = Evaluator(model, ALONE, 1)
     evaluator.warm_up()
     names = evaluator.names()
     keep_rule(config.train, names)

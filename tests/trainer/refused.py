@@ -36,9 +36,9 @@ def _synchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -
     tf = importlib.import_module("tensorflow")
     model = importlib.import_module("sparktf.trainer.model.model").UserModel(build, config, {}, spec)
     step = importlib.import_module("sparktf.trainer.sync.step")
-    step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+    step.UpdateFunction(tf.distribute.get_strategy(), model, total=None, max_rows=8)
     evaluate = importlib.import_module("sparktf.trainer.model.evaluate")
-    evaluate.Evaluator(model, evaluate.ALONE.sum, 8).warm_up()
+    evaluate.Evaluator(model, importlib.import_module("sparktf.trainer.model.exchange").ALONE, 8).warm_up()
 
 
 def _asynchronous(build: Callable[..., Any], config: JobConfig, spec: FeedSpec) -> None:
@@ -438,7 +438,7 @@ def scaled_update() -> float:
     reference.set_weights(model.model.get_weights())
     reference.train_on_batch(x, y)
     step = importlib.import_module("sparktf.trainer.sync.step")
-    update = step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+    update = step.UpdateFunction(tf.distribute.get_strategy(), model, total=None, max_rows=8)
     update({NUMBERS.key: tf.constant(x), LABEL.key: tf.constant(y)}, np.array([[6]], np.int32), np.array([6], np.int32))
     pairs = zip(model.model.get_weights(), reference.get_weights(), strict=True)
     return max(float(np.abs(ours - theirs).max()) for ours, theirs in pairs)
@@ -502,6 +502,6 @@ def keeps_tensors(flavour: str) -> float:
     spec = FeedSpec(features=(NUMBERS, LABEL))
     model = importlib.import_module("sparktf.trainer.model.model").UserModel(build, config, {}, spec)
     step = importlib.import_module("sparktf.trainer.sync.step")
-    update = step.UpdateFunction(tf.distribute.get_strategy(), model, first_replica=0, max_rows=8)
+    update = step.UpdateFunction(tf.distribute.get_strategy(), model, total=None, max_rows=8)
     rows = {NUMBERS.key: tf.zeros((6, 4)), LABEL.key: tf.zeros((6,), tf.int64)}
     return float(update(rows, np.array([[6]], np.int32), np.array([6], np.int32)))

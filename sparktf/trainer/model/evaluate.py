@@ -6,13 +6,14 @@ of all metrics are summed over the workers at the end, as tf.distribute does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from sparktf.feed.arrays.columns import row_count
+from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, rows_of, signature, to_tensors
 
@@ -24,24 +25,12 @@ class RowSource(Protocol):
         """Returns up to this many rows, none at the end."""
 
 
-class Sharing(NamedTuple):
-    """The nodes that share the rows of an evaluation."""
-
-    number: int  # This node's number, from 0
-    nodes: int
-    sum: Callable[[Any], Any]  # Sums an array over all nodes; called on each
-
-
-ALONE = Sharing(0, 1, lambda values: values)
-"""One node has all rows."""
-
-
 class Evaluator:
     """Evaluates one model on this worker's share of a stream."""
 
-    def __init__(self, model: UserModel, sum_over_workers: Callable[[Any], Any], batch_size: int) -> None:
+    def __init__(self, model: UserModel, exchange: Exchange, batch_size: int) -> None:
         self._model = model
-        self._sum = sum_over_workers
+        self._exchange = exchange
         self._batch_size = batch_size
         # `warm_up` traces it even on a worker that never gets a row: all workers need the same metric states.
         asked = [signature(model.spec), tf.TensorSpec((), tf.int32)]
@@ -54,8 +43,7 @@ class Evaluator:
         sums = np.zeros(len(names) + 1)  # the sum of each loss over rows, and last the rows
         while n := row_count(columns := feed.next_rows(self._batch_size)):
             sums += n * np.append(self._step(to_tensors(columns), n), 1.0)
-        *losses, rows = self._sum(sums)
-        self._sum_metric_states()
+        *losses, rows = self._over_all(sums)
         values = {name: float(loss / max(rows, 1.0)) for name, loss in zip(names, losses, strict=True)}
         for name, value in self._model.model.get_metrics_result().items():
             values.setdefault(name, float(value))
@@ -82,10 +70,13 @@ class Evaluator:
     def _losses(self) -> list[str]:
         return ["loss", *(metric.name for metric in self._model.output_losses())]
 
-    def _sum_metric_states(self) -> None:
-        """Replaces every metric's state by its sum over the workers."""
-        for variable in self.variables():
-            variable.assign(self._sum(np.asarray(variable)))
+    def _over_all(self, sums: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Returns the sum of an array over the nodes, and makes each metric's state its sum over them."""
+        variables = self.variables()
+        summed, *states = self._exchange.sum([sums, *(np.asarray(variable) for variable in variables)])
+        for variable, state in zip(variables, states, strict=True):
+            variable.assign(state)
+        return summed
 
     def variables(self) -> list[Any]:
         """Returns the state variables of all metrics, in the same order on every worker."""

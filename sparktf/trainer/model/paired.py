@@ -22,7 +22,8 @@ from sparktf.feed.arrays.columns import row_count
 from sparktf.results.gating import BUCKETS, Floats
 from sparktf.sequence import Draw, generator
 from sparktf.trainer.model.champion import Champion
-from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
+from sparktf.trainer.model.evaluate import Evaluator, RowSource
+from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.slices import SliceCodes, SliceColumn
 from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature, to_tensors
@@ -55,7 +56,7 @@ class PairedEvaluator:
         model: UserModel,
         others: Sequence[Champion],
         evaluator: Evaluator,
-        sharing: Sharing,
+        exchange: Exchange,
         slices: Sequence[SliceColumn],
         seed: int,
     ) -> None:
@@ -63,9 +64,9 @@ class PairedEvaluator:
         self._model = model
         self._others = others
         self._evaluator = evaluator
-        self._sharing = sharing
+        self._exchange = exchange
         self._columns = [SliceCodes(column, _MOST_SLICES) for column in slices]
-        self._draw = generator(Draw.BUCKETS, seed, sharing.number)
+        self._draw = generator(Draw.BUCKETS, seed, exchange.rank)
         self._structure = traced(lambda: self._scored(example(model.spec)))
         leaves = [leaf for leaf in tf.nest.flatten(self._structure) if leaf is not None]
         kept = [tf.TensorSpec((None, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
@@ -202,15 +203,15 @@ class PairedEvaluator:
         rows = self._all_rows()
         total = rows.pop(_ALL, 0)
         labels = [_ALL, *self._whole_slices([label for label, _ in rows.most_common()])[:_MOST_SLICES]]
-        width = int(self._sharing.sum(np.array([self._width()], np.int64))[0] // self._sharing.nodes)
-        none = np.zeros((self.models, BUCKETS, width))
-        states = {label: np.asarray(self._sharing.sum(self._states.get(label, none))) for label in labels}
+        none = np.zeros((self.models, BUCKETS, self._width()))
+        summed = self._exchange.sum([self._states.get(label, none) for label in labels])
+        states = {label: np.array(state) for label, state in zip(labels, summed, strict=True)}
         return Paired(states, {label: rows[label] if label else total for label in labels})
 
     def _whole_slices(self, labels: Sequence[str]) -> list[str]:
         """Returns the slices from which no node has left out rows."""
         lacking = [any(column.lacks(label) for column in self._columns) for label in labels]
-        nodes = self._sharing.sum(np.array([0, *lacking], np.int64))[1:]
+        nodes = self._exchange.sum([np.array([0, *lacking], np.int64)])[0][1:]
         return [label for label, count in zip(labels, nodes.tolist(), strict=True) if not count]
 
     def _width(self) -> int:
@@ -220,15 +221,9 @@ class PairedEvaluator:
 
     def _all_rows(self) -> Counter[str]:
         """Returns the rows of each slice over all nodes, equal and in the same order on each node."""
-        mine = np.frombuffer(json.dumps(self._rows).encode(), np.uint8).astype(np.int32)
-        lengths = np.zeros(self._sharing.nodes, np.int64)
-        lengths[self._sharing.number] = len(mine)
-        ends = np.cumsum(self._sharing.sum(lengths))
-        texts = np.zeros(ends[-1], np.int32)
-        texts[ends[self._sharing.number] - len(mine) : ends[self._sharing.number]] = mine
         found: Counter[str] = Counter()
-        for part in np.split(self._sharing.sum(texts), ends[:-1]):
-            found.update(json.loads(part.astype(np.uint8).tobytes()))
+        for part in self._exchange.gather(np.frombuffer(json.dumps(self._rows).encode(), np.uint8)):
+            found.update(json.loads(part.tobytes()))
         return found
 
 

@@ -6,7 +6,6 @@ The leader decides, and a sum over all nodes spreads the decision, since metrics
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged_evaluations
 from sparktf.results.result import Stopped
 from sparktf.results.time_limit import Ending, Took, is_time_up, no_time, reserve_s
 from sparktf.sequence import Stream
+from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.plateau import by_epoch, is_enough, is_reduction_due, plateau_text, standstill
@@ -34,14 +34,12 @@ class EpochEnd:
         stopped: Why training ended with epochs left; on the leader only.
     """
 
-    def __init__(
-        self, member: Member, weights: Weights, optimizer: Any, sum_over_workers: Callable[[Any], Any]
-    ) -> None:
+    def __init__(self, member: Member, weights: Weights, optimizer: Any, exchange: Exchange) -> None:
         spec = member.place.spec
         self.stopped: Stopped | None = None
         self._member = member
         self._weights = weights
-        self._sum = sum_over_workers
+        self._exchange = exchange
         self._train = spec.config.train
         self._validates = spec.config.data.validation is not None
         self._trained: tuple[Evaluation, ...] = spec.restore.training if spec.restore else ()
@@ -141,7 +139,7 @@ class EpochEnd:
             stopped = stopped or self._out_of_time(position)
             self.stopped = stopped if goes_on else None
             rate = 0.0 if ended is None else self._lower_rate(ended)
-        is_over, rate = self._sum(np.array([self.stopped is not None, rate], np.float64))
+        is_over, rate = self._exchange.from_leader([np.array([self.stopped is not None, rate], np.float64)])[0]
         if rate and self._rate is not None:
             self._rate.set(float(rate))
         if self._callbacks is not None and (is_over or not goes_on):

@@ -14,7 +14,8 @@ from sparktf.results.comparison import Comparison
 from sparktf.results.gating import Beside, Floats, Measured, Opponent, Question, draws, judge
 from sparktf.results.keep import metric_rule
 from sparktf.trainer.model.champion import SAVED_MODEL, Champion
-from sparktf.trainer.model.evaluate import Evaluator, RowSource, Sharing
+from sparktf.trainer.model.evaluate import Evaluator, RowSource
+from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.paired import MetricValues, Paired, PairedEvaluator
 from sparktf.trainer.model.slices import slice_columns
@@ -29,7 +30,7 @@ class Gate:
     """Compares models on all nodes that evaluate; the leader's outcome counts."""
 
     def __init__(
-        self, settings: GateConfig, place: Place, model: UserModel, evaluator: Evaluator, sharing: Sharing
+        self, settings: GateConfig, place: Place, model: UserModel, evaluator: Evaluator, exchange: Exchange
     ) -> None:
         """Loads nothing yet; `evaluator` is the model's, warmed up.
 
@@ -40,7 +41,7 @@ class Gate:
         self._place = place
         self._model = model
         self._evaluator = evaluator
-        self._sharing = sharing
+        self._exchange = exchange
         self._slices = slice_columns(model.spec, settings.slices)
         self._questions = {}
         for name, asked in settings.metrics.items():
@@ -60,7 +61,7 @@ class Gate:
         beside, anchor = self._opponent(spec.anchor)
         others = [other for other in (champion, anchor) if other is not None]
         pair = PairedEvaluator(
-            self._model, others, self._evaluator, self._sharing, self._slices, self._settings.seed
+            self._model, others, self._evaluator, self._exchange, self._slices, self._settings.seed
         ).evaluate(feed, spec.config.train.validation_batch_size)
         values = MetricValues(self._model, self._evaluator)
         which = None if champion is None else 1
@@ -95,7 +96,7 @@ class Gate:
             problem = str(error)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        if int(self._sharing.sum(np.array([bool(problem)], np.int64))[0]):
+        if int(self._exchange.sum([np.array([bool(problem)], np.int64)])[0][0]):
             champion, problem = None, problem or _ELSEWHERE
         return Opponent(source.label, source.version, problem), champion
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from sparktf.trainer.model.evaluate import Sharing
+from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.node.begun_from import first_weights
 from sparktf.trainer.node.checkpoint import Checkpoint
@@ -40,13 +40,13 @@ class ModelRun(ABC):
         *,
         copy: PlainCopy,
         checkpoint: Checkpoint,
-        sharing: Sharing,
+        exchange: Exchange,
     ) -> None:
         """Gives the model the weights that this attempt begins with; `checkpoint` has model and optimizer."""
         self._member = member
         self._model = model
-        self._weights = Weights(member, copy, sharing)
-        self._epoch_end = EpochEnd(member, self._weights, model.optimizer, sharing.sum)
+        self._weights = Weights(member, copy, exchange)
+        self._epoch_end = EpochEnd(member, self._weights, model.optimizer, exchange)
         restored = member.saves.restore(checkpoint, model.flavour)
         self._carried = None if restored else first_weights(member.place, model, build)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +15,8 @@ from sparktf.results.comparison import Comparison
 from sparktf.results.keep import BEGUN, Evaluation, KeepRule, Kept, keep_rule, merged_evaluations
 from sparktf.sequence import Stream
 from sparktf.trainer.model.averages import take_averages
-from sparktf.trainer.model.evaluate import Evaluator, Sharing
+from sparktf.trainer.model.evaluate import Evaluator
+from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.trackables import value_of
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
@@ -98,10 +98,10 @@ class Weights:
         took_s: Seconds to evaluate, and to compare by the gate at the export, by the longest evaluation.
     """
 
-    def __init__(self, member: Member, copy: PlainCopy, sharing: Sharing) -> None:
+    def __init__(self, member: Member, copy: PlainCopy, exchange: Exchange) -> None:
         self._member = member
         self._copy = copy
-        self._sharing = sharing
+        self._exchange = exchange
         self._evaluator: Evaluator | None = None
         self._best: BestEpoch | None = None
         self._gate: Gate | None = None
@@ -132,12 +132,12 @@ class Weights:
             if spec.config.gate is not None and not spec.config.cluster.evaluator:
                 raise PreflightError("gate compares models on held-out rows, but data.validation has no rows")
             return None
-        self._evaluator = Evaluator(self._copy.model, self._sharing.sum, spec.config.train.validation_batch_size)
+        self._evaluator = Evaluator(self._copy.model, self._exchange, spec.config.train.validation_batch_size)
         self._evaluator.warm_up()
         rule = keep_rule(spec.config.train, self._evaluator.names())
-        self._best = None if rule is None else BestEpoch(rule, self._member.place, self._sharing.sum)
+        self._best = None if rule is None else BestEpoch(rule, self._member.place, self._exchange)
         if spec.config.gate is not None:
-            self._gate = Gate(spec.config.gate, self._member.place, self._copy.model, self._evaluator, self._sharing)
+            self._gate = Gate(spec.config.gate, self._member.place, self._copy.model, self._evaluator, self._exchange)
         return rule
 
     def make_up(self, position: Position) -> None:
@@ -228,18 +228,18 @@ class BestEpoch:
     earlier attempt are a committed checkpoint.
     """
 
-    def __init__(self, rule: KeepRule, place: Place, sum_over_workers: Callable[[Any], Any]) -> None:
+    def __init__(self, rule: KeepRule, place: Place, exchange: Exchange) -> None:
         self._rule = rule
         self._place = place
         self._folder = place.work / "best"
-        self._sum = sum_over_workers
+        self._exchange = exchange
         self._restored: BestWeights | None = place.spec.restore.best if place.spec.restore else None
         self._best = self._restored.evaluation if self._restored is not None else None
 
     def offer(self, evaluation: Evaluation, checkpoint: LocalCheckpoint) -> None:
         """Keeps the current weights if the leader finds them the best so far; called on every node."""
-        better = self._place.leads and self._rule.is_better(evaluation, self._best)
-        if int(self._sum(np.array([better], np.int64))[0]):
+        better = self._exchange.leads and self._rule.is_better(evaluation, self._best)
+        if self._exchange.from_leader([np.array([better])])[0][0]:
             shutil.rmtree(self._folder, ignore_errors=True)
             checkpoint.write(self._folder)
             self._best, self._restored = evaluation, None

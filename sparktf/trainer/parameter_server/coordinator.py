@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sparktf.errors import ModelContractError
 from sparktf.topology import NodeId
-from sparktf.trainer.model.evaluate import ALONE
+from sparktf.trainer.model.exchange import ALONE
 from sparktf.trainer.model.model import UserModel, is_low_level, load_function
 from sparktf.trainer.model.trackables import on_large_tables
 from sparktf.trainer.node.checkpoint_writer import CheckpointWriter
@@ -91,7 +91,7 @@ class CoordinatedRun(ModelRun):
         copy = CommittedCopy(place, member.saves, model, plain, trains=trains)
         servers = Servers(len(spec.cluster.ps))
         checkpoint = ShardedCheckpoint(servers, model.variables(), model=model.model, optimizer=model.optimizer)
-        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, sharing=ALONE)
+        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, exchange=ALONE)
         self._executions = Executions(
             cluster.coordinator,
             threads=2 * IN_FLIGHT * place.workers,

@@ -6,16 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 from sparktf.sequence import Stream
-from sparktf.trainer.model.evaluate import Sharing
+from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.model_run import ModelRun
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import CopyOfVariables
+from sparktf.trainer.sync.gradients import CollectiveSum
 from sparktf.trainer.sync.loop import LoopSettings, SyncLoop, Wish
 from sparktf.trainer.sync.step import UpdateFunction
-from sparktf.trainer.sync.strategy import Collective
+from sparktf.trainer.sync.strategy import exchange_of
 
 
 class KerasRun(ModelRun):
@@ -25,34 +26,31 @@ class KerasRun(ModelRun):
         place, strategy = member.place, member.strategy
         spec, config = place.spec, place.spec.config
         devices = config.cluster.devices
-        self._collective = Collective(strategy, place.workers)
-        replicas = place.workers * devices
+        exchange = exchange_of(place, strategy)
+        replicas = exchange.members * devices
         with strategy.scope():
             model = UserModel(build, config, spec.assets, spec.feed)
             member.output.check(model)
             update = UpdateFunction(
                 strategy,
                 model,
-                first_replica=spec.node.index * devices,
+                total=CollectiveSum() if replicas > 1 else None,
                 max_rows=-(-config.train.batch_size // replicas) + 1,
             )
         # One replica's model has no distributed variables: it is its own plain copy, but for averages of its weights.
         plain: UserModel | None = model
         if replicas > 1 or model.keeps_averages:
-            used = place.leads or place.evaluates
+            used = exchange.leads or place.evaluates
             plain = UserModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=model.model, optimizer=model.optimizer)
-        sharing = Sharing(spec.node.index, place.workers, self._collective.sum)
         copy = CopyOfVariables(model, plain, checkpoint)
-        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, sharing=sharing)
-        self._loop: SyncLoop = self._make_loop(update)
+        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, exchange=exchange)
+        self._loop: SyncLoop = self._make_loop(update, exchange)
         place.follow(self._loop)
 
-    def _make_loop(self, update: UpdateFunction) -> SyncLoop:
+    def _make_loop(self, update: UpdateFunction, exchange: Exchange) -> SyncLoop:
         member, spec = self._member, self._member.place.spec
         settings = LoopSettings(
-            node=spec.node.index,
-            nodes=member.place.workers,
             devices=spec.config.cluster.devices,
             batch_size=spec.config.train.batch_size,
             steps_per_call=spec.config.steps_per_call,
@@ -61,7 +59,7 @@ class KerasRun(ModelRun):
         return SyncLoop(
             settings,
             update,
-            self._collective,
+            exchange,
             position=Position.restored(spec.restore),
             steps_to_save=member.saves.steps_left,
             wish=self._wish,

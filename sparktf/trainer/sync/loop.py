@@ -1,8 +1,8 @@
 """The synchronous training loop of one node.
 
-All nodes run the same calls in the same order. Before each call into TensorFlow they agree, in one sum over the gang,
-on the rows of every update of the call; if all sums are zero, the epoch ends on all nodes at once. Other decisions that
-must be alike everywhere (a checkpoint by time, the size of the next call) travel in the same sum.
+All nodes run the same calls in the same order. Before each call into TensorFlow each tells the others
+its rows of every update of the call; if there are none, the epoch ends on all nodes at once. Other decisions that must
+be alike everywhere (a checkpoint by time, the size of the next call) travel with them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 from sparktf.feed.arrays.columns import row_count
 from sparktf.knobs import KNOBS
 from sparktf.sequence import batch_shares
+from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.tensors import to_tensors
 from sparktf.trainer.node.position import Extent, Position
-from sparktf.trainer.sync.strategy import Collective
 
 
 class Feed(Protocol):
@@ -32,11 +32,9 @@ class Feed(Protocol):
 
 
 class LoopSettings(NamedTuple):
-    """Sizes of the loop, the same on every node but for `node`, its index; `devices` are replicas of a node."""
+    """Sizes of the loop, the same on every node."""
 
-    node: int
-    nodes: int
-    devices: int
+    devices: int  # Replicas of a node
     batch_size: int
     steps_per_call: int
     extent: Extent
@@ -50,7 +48,7 @@ class Wish(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """The result of a sum over the gang, the same on all nodes."""
+    """The outcome of what all nodes have told, the same on each."""
 
     totals: np.ndarray[Any, np.dtype[np.int32]]
     save: bool
@@ -69,7 +67,7 @@ class SyncLoop:
         self,
         settings: LoopSettings,
         update: Callable[..., float],
-        collective: Collective,
+        exchange: Exchange,
         *,
         position: Position,
         steps_to_save: Callable[[int], int | None],
@@ -88,12 +86,12 @@ class SyncLoop:
         """
         self._settings = settings
         self._update = update
-        self._collective = collective
+        self._exchange = exchange
         self._steps_to_save = steps_to_save
         self._wish = wish
         self._on_call = on_call
         self._save = save
-        self._share = batch_shares(settings.batch_size, settings.nodes)[settings.node]
+        self._share = batch_shares(settings.batch_size, exchange.members)[exchange.rank]
         self._call_steps = min(2, settings.steps_per_call)
         self._measured_steps = self._call_steps
         self._calls = 0
@@ -114,8 +112,8 @@ class SyncLoop:
 
     def _is_dry(self, feed: Feed) -> bool:
         """Whether no node has a row of the epoch left."""
-        left = self._collective.sum(np.array([not feed.is_all(self.position.rows)], np.int64))
-        return int(left[0]) == 0
+        [left] = self._exchange.sum([np.array(not feed.is_all(self.position.rows), np.int64)])
+        return not left
 
     def _train(self, feed: Feed) -> bool:
         """Trains until the epoch or the run ends; returns whether no node has rows to train."""
@@ -145,13 +143,12 @@ class SyncLoop:
         return np.diff(ends, prepend=0).astype(np.int32)
 
     def _agree(self, counts: np.ndarray[Any, np.dtype[np.int32]]) -> Agreement:
-        chief = self._settings.node == 0
         wish = self._wish(self.position.step)
-        said = [int(wish.save), int(wish.end), self._measured_steps if chief else 0]
-        total = self._collective.sum(np.concatenate([counts, np.array(said, np.int32)]))
-        *rows, save, end, next_steps = total
-        live = int(np.count_nonzero(rows))
-        return Agreement(total[:live].astype(np.int32), bool(save), bool(end), int(next_steps))
+        said = [wish.save, wish.end, self._measured_steps if self._exchange.leads else 0]
+        told = np.array(self._exchange.gather(np.concatenate([counts, np.array(said, np.int32)])))
+        *rows, save, end, next_steps = told.sum(axis=0)
+        totals = np.array(rows[: np.count_nonzero(rows)], np.int32)
+        return Agreement(totals, bool(save), bool(end), int(next_steps))
 
     def _run_call(self, columns: Any, counts: np.ndarray[Any, np.dtype[np.int32]], agreed: Agreement) -> None:
         started = time.perf_counter()

@@ -12,9 +12,8 @@ distribution: the last batch of an epoch, uneven shards, any number of workers. 
 1. N is known to all before the call: the loop agrees on the counts of all updates in one sum over the gang (`loop`).
 2. A replica without rows contributes zeros and skips forward and backward, but takes part in the sum: a collective
    hangs unless all take part, in the same order and with the same shapes.
-3. Sparse gradients keep their form: IndexedSlices are padded to one length, since TensorFlow's collectives keep the
-   shape of their first run and all-reduce slices by gathering. Made dense, a table's rows that no id asked for would
-   count as used by lazy optimizers and norms.
+3. Sparse gradients keep their form, and are summed by gathering their rows. Made dense, a table's rows that no id
+   asked for would count as used by lazy optimizers and norms.
 4. No layer may mix the rows of a batch (synchronised BatchNorm), and losses must be means or sums over rows: `contract`
    and `UserModel.check_losses` refuse others.
 """
@@ -32,6 +31,7 @@ from sparktf.trainer.model.lookups import noting
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.tensors import Tensors, example, rows_of, signature
 from sparktf.trainer.model.tracing import traced
+from sparktf.trainer.sync.gradients import GradientSum
 
 
 class _Place(NamedTuple):
@@ -45,11 +45,11 @@ class _Place(NamedTuple):
 class UpdateFunction:
     """Runs consecutive optimizer updates in one call."""
 
-    def __init__(self, strategy: Any, model: UserModel, *, first_replica: int, max_rows: int) -> None:
+    def __init__(self, strategy: Any, model: UserModel, *, total: GradientSum | None, max_rows: int) -> None:
         """Lets the model create its lazy variables; the updates are traced at the first call.
 
         Args:
-            first_replica: Position of this node's first replica among all in sync.
+            total: Sums gradients over all replicas of all nodes; None if there is one replica.
             max_rows: The most rows that any replica of any node brings to an update.
 
         Raises:
@@ -57,9 +57,11 @@ class UpdateFunction:
         """
         self._strategy = strategy
         self._model = model
-        self._first_replica = first_replica
+        self._total = total
+        self._is_padded = total is not None and total.is_padded
         self._max_rows = max_rows
-        self._replicas = int(strategy.num_replicas_in_sync)
+        # Keras divides each replica's losses by their number in the strategy, which may not know of other nodes.
+        self._divisor = int(strategy.num_replicas_in_sync)
         self._ragged = any(feature.ragged for feature in model.spec.features)
         self._uncounted: set[int] = set()
         self._ids: dict[int, list[int | None]] = {}
@@ -105,7 +107,7 @@ class UpdateFunction:
     @tf.autograph.experimental.do_not_convert  # type: ignore[untyped-decorator]
     def _replica(self, rows: Tensors, counts: Any, ends: Any, total: Any) -> Any:
         context = tf.distribute.get_replica_context()
-        local = context.replica_id_in_sync_group - self._first_replica
+        local = context.replica_id_in_sync_group % tf.shape(counts)[0]
         n, end = counts[local], ends[local]
         weight = tf.cast(n, tf.float32) / tf.cast(total, tf.float32)
         template: list[Any] = []
@@ -123,18 +125,18 @@ class UpdateFunction:
             self._as_slices(s, place) if isinstance(g, tf.IndexedSlices) else s
             for s, (g, place) in zip(sums, self._used(template), strict=True)
         ]
-        if self._replicas > 1:
-            loss, *sums = context.all_reduce(tf.distribute.ReduceOp.SUM, [loss, *sums])
+        if self._total is not None:
+            loss, *sums = self._total([loss, *sums])
         summed = iter(sums)
         self._model.apply(self._model.tables.parted([None if g is None else next(summed) for g in template]))
         return loss
 
     def _weighted(self, rows: Tensors, weight: Any) -> tuple[Any, list[Any]]:
         """Returns this replica's share of the loss and of every gradient (None for an unused variable)."""
-        loss, gradients = self._model.gradients(rows, weight * self._replicas)
-        if self._replicas > 1:
+        loss, gradients = self._model.gradients(rows, weight * self._divisor)
+        if self._total is not None:
             gradients = self._model.tables.joined(gradients)
-        if self._ragged:
+        if self._ragged and self._is_padded:
             # The number of slices of a ragged row is unknown, so they cannot be padded to one length: `_as_slices`.
             gradients = [
                 tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) and not of_table else g
@@ -143,7 +145,7 @@ class UpdateFunction:
         return loss, [tf.convert_to_tensor(g) if i in self._uncounted else g for i, g in enumerate(gradients)]
 
     def _check_ragged(self) -> None:
-        if self._ragged and self._replicas > 1 and self._model.tables:
+        if self._ragged and self._is_padded and self._model.tables:
             name = next(feature.name for feature in self._model.spec.features if feature.ragged)
             raise ModelContractError(
                 f"model: a ShardedEmbedding beside the ragged input '{name}' can be trained by one replica only: set "
@@ -166,7 +168,7 @@ class UpdateFunction:
         """
         counts = [self._sparse_rows(example(self._model.spec, n)) for n in (1, 2)]
         self._model.check_losses()
-        if self._replicas > 1:
+        if self._is_padded:
             self._uncounted = {place for place, found in enumerate(zip(*counts, strict=True)) if None in found}
         known = [[count or 0 for count in found] for found in counts]
         lengths = [one + (two - one) * (self._max_rows - 1) for one, two in zip(*known, strict=True)]
@@ -196,13 +198,10 @@ class UpdateFunction:
         self._ids.setdefault(id(layer), []).append(flat.shape.num_elements())
 
     def _as_slices(self, parts: Any, place: _Place) -> Any:
-        """Makes IndexedSlices, padded with zeros to one length for all replicas and updates.
-
-        A collective keeps the shape of its first run, and the all-reduce of IndexedSlices is a gather.
-        """
+        """Makes IndexedSlices; if the sum needs it, padded with zeros to one length for all replicas and updates."""
         values, indices = parts
         shape, length, filler = place
-        if self._replicas > 1:
+        if self._is_padded:
             missing = length - tf.shape(indices)[0]
             values = tf.pad(values, [[0, missing], *([[0, 0]] * (len(shape) - 1))])
             indices = tf.pad(indices, [[0, missing]], constant_values=filler)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
+
+from sparktf.trainer.model.exchange import ALONE, Array, Exchange
+from sparktf.trainer.node.place import Place
 
 
 def make_strategy(nodes: int, devices: int | None) -> Any:
@@ -29,22 +34,52 @@ def _devices(count: int) -> list[str]:
     return [f"/cpu:{i}" for i in range(count)]
 
 
-class Collective:
-    """Sums small arrays, such as row counts or metric states, over the workers of the gang."""
+def exchange_of(place: Place, strategy: Any) -> Exchange:
+    """Returns the exchange of a node's gang."""
+    workers = place.spec.cluster.workers()
+    if len(workers) == 1:
+        return ALONE
+    ranks = {node: rank for rank, node in enumerate(workers)}
+    return CollectiveExchange(strategy, ranks[place.spec.node], len(workers), ranks[place.spec.cluster.leader])
 
-    def __init__(self, strategy: Any, workers: int) -> None:
+
+class CollectiveExchange:
+    """See `Exchange`: by TensorFlow's collectives, in functions of their own."""
+
+    def __init__(self, strategy: Any, rank: int, members: int, leader: int) -> None:
+        """Takes the strategy of several workers; `leader` is a rank."""
+        self.rank = rank
+        self.members = members
+        self.leads = rank == leader
         self._strategy = strategy
-        self._distributed = workers > 1
         # One trace for each shape, never a relaxed one: a collective keeps the shape of its first run.
         self._sum = tf.function(self._sum_over_workers, autograph=False)
 
-    def sum(self, values: Any) -> Any:
-        """Returns the element-wise sum of every worker's array, which must have one shape and dtype everywhere."""
-        return self._sum(tf.convert_to_tensor(values)).numpy() if self._distributed else values
+    def sum(self, arrays: Sequence[Array]) -> list[Array]:
+        """See `Exchange`."""
+        return [found.numpy() for found in self._sum([tf.convert_to_tensor(array) for array in arrays])]
 
-    def _sum_over_workers(self, values: Any) -> Any:
-        def replica(x: Any) -> Any:
+    def gather(self, array: Array) -> list[Array]:
+        """See `Exchange`."""
+        lengths = np.zeros(self.members, np.int64)
+        lengths[self.rank] = len(array)
+        [lengths] = self.sum([lengths])
+        ends = np.cumsum(lengths)
+        # Collectives know no small integers.
+        whole = np.zeros((int(ends[-1]), *array.shape[1:]), np.promote_types(array.dtype, np.int32))
+        whole[ends[self.rank] - len(array) : ends[self.rank]] = array
+        return [part.astype(array.dtype) for part in np.split(self.sum([whole])[0], ends[:-1])]
+
+    def from_leader(self, arrays: Sequence[Array]) -> list[Array]:
+        """See `Exchange`."""
+        wide = [np.asarray(array, np.promote_types(array.dtype, np.int32)) for array in arrays]
+        found = self.sum([array if self.leads else np.zeros_like(array) for array in wide])
+        return [value.astype(array.dtype) for value, array in zip(found, arrays, strict=True)]
+
+    def _sum_over_workers(self, values: list[Any]) -> list[Any]:
+        def replica(parts: list[Any]) -> Any:
             # The all-reduce refuses an argument tensor itself ("destinations can not be empty").
-            return tf.distribute.get_replica_context().all_reduce("SUM", tf.identity(x))
+            return tf.distribute.get_replica_context().all_reduce("SUM", [tf.identity(part) for part in parts])
 
-        return self._strategy.experimental_local_results(self._strategy.run(replica, args=(values,)))[0]
+        found = self._strategy.run(replica, args=(values,))
+        return [self._strategy.experimental_local_results(value)[0] for value in found]

@@ -20,6 +20,7 @@ minutes, until the driver, which hears every member's beats, says that it is los
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -196,7 +197,7 @@ class LinkedExchange:
 
     def _add_around(self, values: Array) -> None:
         ends = [len(values) * i // self.members for i in range(self.members + 1)]
-        parts = [values[begin:end] for begin, end in zip(ends, ends[1:], strict=False)]
+        parts = [values[begin:end] for begin, end in pairwise(ends)]
         after, before = (self.rank + 1) % self.members, (self.rank - 1) % self.members
         for step in range(self.members - 1):
             out, into = parts[(self.rank - step) % self.members], parts[(self.rank - step - 1) % self.members]

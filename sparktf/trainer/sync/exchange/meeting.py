@@ -1,4 +1,4 @@
-"""The connections of a gang: each member listens, is connected to by the partners of higher rank, and connects to others.
+"""The connections of a gang: each member listens for its partners of higher rank, and connects to those of lower rank.
 
 Members on one host use a unix socket, others TCP with the run's mutual TLS. Over either, both sides prove that they
 know the run's secret before anything else is read or any memory is taken: a challenge and its answer, each way. A
@@ -18,6 +18,7 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from sparktf.told import log_of
@@ -98,9 +99,9 @@ class _Meeting:
         called = [rank for rank in partners if rank > own.rank]
         self._listeners = self._listen() if called else []
         for listener in self._listeners:
-            self._start(lambda listener=listener: self._accept(listener))
+            self._start(partial(self._accept, listener))
         for rank in partners.difference(called):
-            self._start(lambda rank=rank: self._call(rank))
+            self._start(partial(self._call, rank))
 
     def links(self) -> dict[int, Link]:
         with self._changed:
@@ -146,7 +147,7 @@ class _Meeting:
             except OSError:
                 return  # closed
             self._slots.acquire()
-            self._start(lambda sock=sock, address=address: self._introduced(sock, str(address)))
+            self._start(partial(self._introduced, sock, str(address)))
 
     def _introduced(self, sock: socket.socket, address: str) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Moves the messages of one step, each way at once, in one thread: whatever a socket takes or has, until all is done."""
+"""Moves the messages of one step, each way at once, in one thread: whatever a socket takes or has, until it is done."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Incoming:
         if self._done == len(self._into):
             self.is_done = True
         else:
-            self._view = bytes_of(self._into) if self._spare is None else memoryview(self._spare)[: self._chunk().nbytes]
+            self._view = bytes_of(self._into) if self._spare is None else bytes_of(self._spare[: self._chunk().nbytes])
 
     def _chunk(self) -> Array:
         return self._into[self._done : self._done + CHUNK_NBYTES // self._into.itemsize]
@@ -102,7 +102,8 @@ def move(outgoing: Outgoing | None, incoming: Incoming | None, woken: int, check
         open_ = [each for each in (outgoing, incoming) if each is not None and not each.is_done]
         if not open_:
             return
-        if not any([each.advance() for each in open_]):
+        advanced = [each.advance() for each in open_]  # each of them, whether or not another has
+        if not any(advanced):
             _wait(open_, woken, check)
 
 
@@ -123,4 +124,4 @@ def _wait(open_: list[Outgoing | Incoming], woken: int, check: Callable[[], None
 
 def bytes_of(array: Array) -> memoryview:
     """Returns the bytes of a contiguous array, which may be of a type that `memoryview` does not know (bfloat16)."""
-    return memoryview(array.view(np.uint8).reshape(-1))
+    return array.view(np.uint8).reshape(-1).data
