@@ -81,6 +81,11 @@ class ClusterConfig(Section):
         description="Range such as `30000-30100` for the ports of trainers on the executors: TensorFlow's, and one "
         "more where Spark feeds. 0 takes free ones.",
     )
+    collectives: Literal["tensorflow", "sparktf"] = Field(
+        default="tensorflow",
+        description="What sums gradients over the workers of `multi_worker_mirrored`: TensorFlow's collectives, or "
+        "sparktf's own connections.",
+    )
     nursery: Switch = Field(
         default="auto",
         description="Whether each executor has TensorFlow imported beforehand by a process from which the trainers of "

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+import numpy as np
 import tensorflow as tf
+
+from sparktf.trainer.model.exchange import Array, Exchange
 
 
 class GradientSum(Protocol):
@@ -30,3 +33,48 @@ class CollectiveSum:
         """See `GradientSum`."""
         summed: list[Any] = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, parts)
         return summed
+
+
+class ExchangeSum:
+    """See `GradientSum`: by an exchange; a node has one replica.
+
+    A Python function stands in the graph for it, which XLA does not compile: it stays outside of `jit_compile`. It is
+    stateful, so TensorFlow runs one after another.
+    """
+
+    is_padded = False
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def __call__(self, parts: list[Any]) -> list[Any]:
+        """See `GradientSum`."""
+        dense = [part for part in parts if not isinstance(part, tf.IndexedSlices)]
+        sparse = [part for part in parts if isinstance(part, tf.IndexedSlices)]
+        rows = [tensor for part in sparse for tensor in (part.values, part.indices)]
+        found = tf.numpy_function(
+            lambda *arrays: self._summed(arrays, len(dense)), [*dense, *rows], [t.dtype for t in (*dense, *rows)]
+        )
+        for tensor, original in zip(found, dense, strict=False):
+            tensor.set_shape(original.shape)
+        for tensor, original in zip(found[len(dense) :], rows, strict=True):
+            tensor.set_shape((None, *original.shape[1:]))
+        sums, gathered = iter(found[: len(dense)]), iter(found[len(dense) :])
+        return [
+            tf.IndexedSlices(next(gathered), next(gathered), dense_shape=part.dense_shape)
+            if isinstance(part, tf.IndexedSlices)
+            else next(sums)
+            for part in parts
+        ]
+
+    def _summed(self, arrays: tuple[Array, ...], dense: int) -> list[Array]:
+        summed = self._exchange.sum(arrays[:dense]) if dense else []
+        return [*summed, *(np.concatenate(self._exchange.gather(rows)) for rows in arrays[dense:])]
+
+
+def take_leaders(exchange: Exchange, variables: list[Any]) -> None:
+    """Gives all members the leader's values of variables."""
+    values = exchange.from_leader([variable.numpy() for variable in variables])
+    if not exchange.leads:
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)

@@ -8,12 +8,13 @@ from typing import Any
 from sparktf.sequence import Stream
 from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
+from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.model_run import ModelRun
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import CopyOfVariables
-from sparktf.trainer.sync.gradients import CollectiveSum
+from sparktf.trainer.sync.gradients import CollectiveSum, ExchangeSum, GradientSum, take_leaders
 from sparktf.trainer.sync.loop import LoopSettings, SyncLoop, Wish
 from sparktf.trainer.sync.step import UpdateFunction
 from sparktf.trainer.sync.strategy import exchange_of
@@ -28,13 +29,16 @@ class KerasRun(ModelRun):
         devices = config.cluster.devices
         exchange = exchange_of(place, strategy)
         replicas = exchange.members * devices
+        total: GradientSum | None = CollectiveSum() if replicas > 1 else None
+        if exchange.members > 1 and config.cluster.collectives == "sparktf":
+            total = ExchangeSum(exchange)
         with strategy.scope():
             model = UserModel(build, config, spec.assets, spec.feed)
             member.output.check(model)
             update = UpdateFunction(
                 strategy,
                 model,
-                total=CollectiveSum() if replicas > 1 else None,
+                total=total,
                 max_rows=-(-config.train.batch_size // replicas) + 1,
             )
         # One replica's model has no distributed variables: it is its own plain copy, but for averages of its weights.
@@ -45,6 +49,8 @@ class KerasRun(ModelRun):
         checkpoint = LocalCheckpoint(model=model.model, optimizer=model.optimizer)
         copy = CopyOfVariables(model, plain, checkpoint)
         super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, exchange=exchange)
+        if isinstance(total, ExchangeSum):
+            take_leaders(exchange, [*model.variables(), *(tensorflow_variable(v) for v in model.optimizer.variables)])
         self._loop: SyncLoop = self._make_loop(update, exchange)
         place.follow(self._loop)
 

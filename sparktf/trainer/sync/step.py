@@ -128,7 +128,9 @@ class UpdateFunction:
         if self._total is not None:
             loss, *sums = self._total([loss, *sums])
         summed = iter(sums)
-        self._model.apply(self._model.tables.parted([None if g is None else next(summed) for g in template]))
+        # What does not depend on the sums, as a count of updates, would run ahead of them, and stay so if they fail.
+        with tf.control_dependencies(tf.nest.flatten(sums, expand_composites=True)):
+            self._model.apply(self._model.tables.parted([None if g is None else next(summed) for g in template]))
         return loss
 
     def _weighted(self, rows: Tensors, weight: Any) -> tuple[Any, list[Any]]:

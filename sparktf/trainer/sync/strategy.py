@@ -10,10 +10,13 @@ import tensorflow as tf
 
 from sparktf.trainer.model.exchange import ALONE, Array, Exchange
 from sparktf.trainer.node.place import Place
+from sparktf.trainer.sync.exchange.exchange import LinkedExchange, partners
+from sparktf.trainer.sync.exchange.meeting import Member, Membership, meet
+from sparktf.trainer.sync.exchange.waking import Waking
 
 
 def make_strategy(nodes: int, devices: int | None) -> Any:
-    """Returns the strategy for this many nodes; the multi-worker one reads TF_CONFIG and connects to its peers here.
+    """Returns the strategy for nodes of TensorFlow's collectives; that of several reads TF_CONFIG, and connects to them here.
 
     A single node has `devices` replicas; None is one replica, on the device that TensorFlow chooses.
     """
@@ -40,7 +43,19 @@ def exchange_of(place: Place, strategy: Any) -> Exchange:
     if len(workers) == 1:
         return ALONE
     ranks = {node: rank for rank, node in enumerate(workers)}
-    return CollectiveExchange(strategy, ranks[place.spec.node], len(workers), ranks[place.spec.cluster.leader])
+    rank, leader = ranks[place.spec.node], ranks[place.spec.cluster.leader]
+    if place.spec.config.cluster.collectives == "tensorflow":
+        return CollectiveExchange(strategy, rank, len(workers), leader)
+    members = [Member(str(node), *_host_and_port(address)) for node, address in workers.items()]
+    access, waking = place.client.access, Waking()
+    own = Membership(rank, place.spec.attempt, 1, access.secret, access.tls)
+    links = meet(members, own, partners(rank, len(members)), waking)
+    return LinkedExchange(rank, len(members), leader, links, waking, attempt=place.spec.attempt)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
 
 
 class CollectiveExchange:
