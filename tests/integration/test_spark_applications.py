@@ -93,7 +93,7 @@ def test_code_beside_the_configuration_brings_its_modules_and_data_files_to_exec
 ) -> None:
     for name, text in {"wordy.py": WORDY, "wordy_words.py": WORDS, "words.txt": "b a c"}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    config = job(rows, cluster.sandbox.runs, "wordy:build", name="wordy")
+    config = job(rows, cluster.sandbox.runs, "wordy:build", name="wordy", cluster=SINGLE)
     run = cluster.run(config, cluster.train(config, "r", beside=tmp_path).done.run_id)
     assert json.loads((run.path / "assets.json").read_bytes()) == {"here": ["b", "a", "c"], "on_executors": 3}
     nowhere = cluster.train(config, "s")
