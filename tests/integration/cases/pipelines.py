@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import BinaryClassificationEvaluator, RegressionEvaluator
 from pyspark.ml.feature import VectorAssembler
@@ -16,9 +15,14 @@ from pyspark.sql import functions as f
 from sparktf.errors import ConfigError
 from sparktf.ml import KerasEstimator, KerasModel
 
+if TYPE_CHECKING:
+    import keras  # in models alone: who drives a search needs no TensorFlow
+
 
 def linear(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     """Returns a model of one number."""
+    import keras
+
     x = keras.Input((params["num_features"],), name="features")
     model = keras.Model(x, keras.layers.Dense(1, name="label")(x))
     model.compile(keras.optimizers.SGD(params.get("rate", 0.1)), "mse")
@@ -27,6 +31,8 @@ def linear(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
 
 def chance(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     """Returns a model of the chance of the second class."""
+    import keras
+
     x = keras.Input((params["num_features"],), name="features")
     model = keras.Model(x, keras.layers.Dense(1, "sigmoid", name="label")(x))
     model.compile(keras.optimizers.Adam(0.1), "binary_crossentropy")
