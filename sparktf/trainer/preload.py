@@ -36,9 +36,13 @@ _MODULES = (
 _ON_YARN = ("sparktf.storage.hdfs.hdfs",)
 """Imported in YARN containers, whose runs keep their files on HDFS."""
 
-_PUT_OFF = ("keras.wrappers", "keras._tf_keras.keras.wrappers")
-"""Keras's wrappers for scikit-learn, which no trainer of a compiled model needs. If that is installed, they import it,
-SciPy's statistics and pandas: a quarter of the processor time of TensorFlow's import."""
+_PUT_OFF = (
+    *(f"{keras}.{what}" for keras in ("keras", "keras._tf_keras.keras") for what in ("wrappers", "visualization")),
+    "keras.src.visualization.plot_image_gallery",
+)
+"""Keras's wrappers for scikit-learn and its plots of images, which no trainer of a compiled model needs. The wrappers
+import scikit-learn, SciPy's statistics and pandas, where these are installed: a quarter of the processor time of
+TensorFlow's import. The plots import Matplotlib: a tenth."""
 
 
 def complete_environment() -> None:

@@ -17,10 +17,13 @@ import_all()
 import sparktf.trainer.life, keras, tensorflow
 print("added:", *sorted(set(os.environ) - before))
 inspect.getmodule(keras.Model)
-put_off = not {"sklearn", "keras.src.wrappers"} & set(sys.modules)
+put_off = not {"sklearn", "keras.src.wrappers", "matplotlib"} & set(sys.modules)
 held = keras.wrappers
 loaded = [keras.wrappers.SKLearnClassifier, tensorflow.keras.wrappers.SKLearnClassifier, held.SKLearnClassifier]
 print(put_off, {found.__module__ for found in loaded}, hasattr(keras.wrappers, "Nothing"))
+for drawing in (keras.visualization, tensorflow.keras.visualization):
+    print(drawing.plot_image_gallery.__module__, drawing.draw_bounding_boxes.__module__)
+print("matplotlib" in sys.modules)
 """
 
 
@@ -32,6 +35,8 @@ def run(program: str) -> str:
     return subprocess.run(command, env=kept, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
 
 
-def test_importing_tensorflow_adds_no_variable_and_leaves_wrappers_for_scikit_learn_to_who_uses_them() -> None:
+def test_importing_tensorflow_adds_no_variable_and_leaves_scikit_learn_and_matplotlib_to_who_uses_them() -> None:
     """Other threads read the environment meanwhile."""
-    assert run(PROGRAM).splitlines() == ["added:", "True {'keras.src.wrappers.sklearn_wrapper'} False"]
+    drawing = "keras.src.visualization.plot_image_gallery keras.src.visualization.draw_bounding_boxes"
+    wrappers = "True {'keras.src.wrappers.sklearn_wrapper'} False"
+    assert run(PROGRAM).splitlines() == ["added:", wrappers, drawing, drawing, "True"]
