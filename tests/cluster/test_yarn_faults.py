@@ -115,14 +115,14 @@ def suffer(hadoop: MiniHadoop, run: ClickRun) -> None:
 def test_an_application_that_is_stopped_leaves_nothing_on_any_host(
     hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
 ) -> None:
-    def submit(name: str, workers: int) -> ClickRun:
+    def submit(name: str) -> ClickRun:
         # So small that both have room.
-        cluster = {"workers": workers, "trainer_memory_mib": 1024, "placement": "any"}
+        cluster = {"workers": 1, "trainer_memory_mib": 1024, "placement": "any"}
         train = {"epochs": 100_000}
         job = click_job(few_clicks, "/runs", name=name, model="click_model:unhurried", cluster=cluster, train=train)
         return ClickRun(hadoop, tmp_path / name, job)
 
-    with submit("killed", 2) as killed, submit("interrupted", 1) as interrupted:
+    with submit("killed") as killed, submit("interrupted") as interrupted:
         for run in (killed, interrupted):
             run.wait_for_line(r"epoch \d+/")
             assert any("sparktf.trainer" in command for command in processes_of(run.application().id))
