@@ -31,7 +31,7 @@ def few_clicks(shared_cluster: MiniHadoop) -> str:
 
 
 @pytest.mark.more(
-    "cluster/test_hdfs_storage.py::TestNameNode::test_a_restart_is_waited_out_by_whatever_is_under_way",
+    "cluster/test_hdfs_storage.py::TestNameNode::test_one_that_stays_away_is_said_at_the_deadline_and_a_restart_is_waited_out_by_whatever_is_under_way",
     "cluster/test_hdfs_commit.py::test_a_reader_never_sees_half_a_checkpoint_while_datanodes_die",
     "cluster/test_hdfs_training.py::test_a_checkpoint_that_hdfs_does_not_take_is_a_warning_and_the_last_must_arrive",
 )
