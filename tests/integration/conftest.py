@@ -48,7 +48,7 @@ def _application(folder: Path, master: str, conf: Mapping[str, str] | None = Non
     assert not application.sandbox.leftovers()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session of this process itself, for tests that train nothing."""
     with session(tmp_path_factory.mktemp("warehouse")) as spark:
