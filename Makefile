@@ -53,12 +53,10 @@ MARKED = $(if $(MARK),-m '$(MARK)')
 HALVES_unit := unit-a-o unit-p-z
 HALVES_trainer := trainer-others trainer-exactness
 HALVES_integration := integration-others integration-local
-HALVES_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then each before all that are shorter, so that both processors
-# are busy to the end. By this order, no two of those that wait for a cluster are beside each other.
-SUITES := $(HALVES_unit) cluster-yarn integration-others trainer-others integration-local cluster-hdfs guests trainer-exactness \
-	simulate fuzz pages
-SUITES_MORE := $(foreach suite,cluster integration trainer,$(HALVES_$(suite))) guests
+# are busy to the end.
+SUITES := $(HALVES_unit) cluster integration-others trainer-others integration-local guests trainer-exactness simulate fuzz pages
+SUITES_MORE := cluster $(foreach suite,integration trainer,$(HALVES_$(suite))) guests
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 PARTS := classes check connectors mlflow $(SUITES)
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(SUITES))
@@ -184,7 +182,7 @@ trainer-others:
 integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two halves at once
 	@$(AT_ONCE) $(HALVES_$@)
 
-$(HALVES_integration) $(HALVES_cluster): $(CLASSES)
+$(HALVES_integration) cluster: $(CLASSES)
 
 integration integration-others: $(CONNECTORS)/.installed
 
@@ -200,21 +198,10 @@ integration-local:
 integration-others:
 	@$(PYTEST) tests/integration -m 'not local$(if $(MARK), and $(MARK))' $(ARGS) $(CHOSEN)
 
+# All on one cluster: to bring another one up takes half a minute of processor time.
 .PHONY: cluster
-cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN, in two halves at once: each waits more than it computes
-	@$(AT_ONCE) $(HALVES_$@)
-
-# Each half with a cluster of its own.
-YARN_TESTS := $(addprefix tests/cluster/,test_readme.py test_submit.py) $(sort $(wildcard tests/cluster/test_yarn_*.py))
-HDFS_TESTS := $(filter-out $(YARN_TESTS),$(sort $(wildcard tests/cluster/test_*.py)))
-
-.PHONY: cluster-hdfs
-cluster-hdfs:
-	@$(MINIHADOOP) as-root -- $(PYTEST) $(HDFS_TESTS) $(MARKED) $(ARGS) $(CHOSEN)
-
-.PHONY: cluster-yarn
-cluster-yarn:
-	@$(MINIHADOOP) as-root -- $(PYTEST) $(YARN_TESTS) $(MARKED) $(ARGS) $(CHOSEN)
+cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN
+	@$(MINIHADOOP) as-root -- $(PYTEST) $(sort $(wildcard tests/cluster/test_*.py)) $(MARKED) $(ARGS) $(CHOSEN)
 
 # MLflow's server asks for an older PyArrow than sparktf has: an environment of its own, half a minute's work.
 .PHONY: guests

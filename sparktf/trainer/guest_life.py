@@ -16,6 +16,7 @@ from typing import Any
 from sparktf.feed.channel.guest_feed import GuestQueue, GuestServer
 from sparktf.process.ports import started
 from sparktf.trainer.node.report import Reporter
+from sparktf.trainer.preload import put_off_rare
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, Ready
 from sparktf.wire.guest import GuestNode
@@ -56,6 +57,7 @@ def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -
     reporter.send(Action.READY, ready)
     faulthandler.cancel_dump_traceback_later()
     reporter.enter("training")
+    put_off_rare()
     module, _, name = spec.function.partition(":")
     main: NodeFunction = getattr(importlib.import_module(module), name)
     main(node, queue)

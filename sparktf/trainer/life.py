@@ -12,7 +12,7 @@ from sparktf.errors import LifecycleError
 from sparktf.topology import Role
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import Reporter
-from sparktf.trainer.preload import put_off_wrappers, without_collector
+from sparktf.trainer.preload import put_off_rare, without_collector
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.trainer_spec import Training
 
@@ -22,7 +22,7 @@ Life = Callable[[Place], None]
 
 def _member(place: Place, *, mirrored: bool = False) -> None:
     """Takes part in every update: place, input, saves and output."""
-    put_off_wrappers()
+    put_off_rare()
     with without_collector():
         from sparktf.trainer.sync import training  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
@@ -55,7 +55,7 @@ def _server(place: Place) -> None:
 
 def _evaluator(place: Place) -> None:
     """Evaluates commits while others train: place, input and output."""
-    put_off_wrappers()
+    put_off_rare()
     with without_collector():
         from sparktf.trainer import evaluator  # noqa: PLC0415 - as above
 

@@ -36,9 +36,16 @@ _MODULES = (
 _ON_YARN = ("sparktf.storage.hdfs.hdfs",)
 """Imported in YARN containers, whose runs keep their files on HDFS."""
 
-_PUT_OFF = ("keras.wrappers", "keras._tf_keras.keras.wrappers")
-"""Keras's wrappers for scikit-learn, which no trainer of a compiled model needs. If that is installed, they import it,
-SciPy's statistics and pandas: a quarter of the processor time of TensorFlow's import."""
+_PUT_OFF = (
+    "keras.wrappers",
+    "keras._tf_keras.keras.wrappers",
+    "keras.src.visualization",
+    "keras.visualization",
+    "keras._tf_keras.keras.visualization",
+)
+"""Keras's wrappers for scikit-learn and its pictures, which no trainer of a compiled model needs. If scikit-learn is
+installed, they import it, SciPy's statistics and pandas: a quarter of the processor time of TensorFlow's import; and
+Matplotlib, if that is: a tenth."""
 
 
 def complete_environment() -> None:
@@ -63,7 +70,7 @@ def without_collector() -> Iterator[None]:
         gc.enable()
 
 
-def put_off_wrappers() -> None:
+def put_off_rare() -> None:
     """Defers the import of modules that hardly any model uses to their first use."""
     for name in _PUT_OFF:
         if name not in sys.modules:
@@ -75,7 +82,7 @@ class _PutOff(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         # `inspect` and others ask all modules for such names, without a use for this one.
-        if name.startswith("__") and name != "__all__":
+        if name.startswith("__") and name not in ("__all__", "__path__"):
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
@@ -90,7 +97,7 @@ def import_all(also: Sequence[str] = ()) -> None:
     Raises:
         ImportError: a module is not installed, or broken.
     """
-    put_off_wrappers()
+    put_off_rare()
     for module in (*_MODULES, *(_ON_YARN if "CONTAINER_ID" in os.environ else ())):
         importlib.import_module(module)
     for module in also:

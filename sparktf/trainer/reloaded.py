@@ -19,7 +19,7 @@ from typing import Any
 from sparktf.process.prctl import die_with
 from sparktf.process.resident import forget_libraries, greatest_mib
 from sparktf.trainer.model.predictions import ROW_SPLITS, Predictions, as_arrays, difference, named_outputs
-from sparktf.trainer.preload import put_off_wrappers, without_collector
+from sparktf.trainer.preload import put_off_rare, without_collector
 
 _OWN = ("keras", "tf_keras", "sparktf", "builtins")
 """Packages whose classes Keras finds without the model's own code."""
@@ -75,7 +75,7 @@ def compare_export(folder: Path, stored: Predictions) -> tuple[str | None, str]:
 
 def _saved_model(path: Path, stored: Predictions) -> str | None:
     """Returns the error of the SavedModel; None if its predictions are as stored."""
-    put_off_wrappers()
+    put_off_rare()
     with without_collector():
         import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
 

@@ -25,7 +25,7 @@ from sparktf.feed.arrays.shared import hear, tell
 from sparktf.knobs import KNOBS
 from sparktf.process.process_identity import is_alive
 from sparktf.storage.file_systems import FileSystems
-from sparktf.trainer.preload import complete_environment, put_off_wrappers, without_collector
+from sparktf.trainer.preload import complete_environment, put_off_rare, without_collector
 from sparktf.wire.scored_model import BEAT, CODES, VALUES, ScoredModel, error_arrays, settings_of
 
 
@@ -120,7 +120,7 @@ class Scoring:
             local = folder / name
             local.parent.mkdir(parents=True, exist_ok=True)
             storage.download(f"{model.folder}/{name}", local)
-        put_off_wrappers()
+        put_off_rare()
         with without_collector():
             import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
 

@@ -10,13 +10,13 @@ import json
 import sys
 from typing import Any
 
-from sparktf.trainer.preload import complete_environment, put_off_wrappers, without_collector
+from sparktf.trainer.preload import complete_environment, put_off_rare, without_collector
 
 
 def main() -> None:
     complete_environment()
     folder, name, *tags = sys.argv[1:]
-    put_off_wrappers()
+    put_off_rare()
     with without_collector():
         import tensorflow as tf  # noqa: PLC0415 - it reads its environment when imported
 

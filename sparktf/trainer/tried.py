@@ -14,7 +14,7 @@ from sparktf.config.load import parse_config
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict, record_of
 from sparktf.feature import FeedSpec
 from sparktf.results.keep import keep_rule, metric_rule
-from sparktf.trainer.preload import put_off_wrappers, without_collector
+from sparktf.trainer.preload import put_off_rare, without_collector
 
 if TYPE_CHECKING:
     from sparktf.trainer.model.model import UserModel
@@ -39,7 +39,7 @@ def known(told: dict[str, Any]) -> str:
     Raises:
         ModelContractError: it cannot be trained, does not take these features, or lacks a metric.
     """
-    put_off_wrappers()
+    put_off_rare()
     with without_collector():
         from sparktf.trainer.model.model import UserModel, is_low_level, load_function  # noqa: PLC0415 - TensorFlow
 

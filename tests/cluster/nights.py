@@ -62,10 +62,19 @@ class Schedule:
 
     # ---- a night ----
 
-    def submit(self, day: int, *options: str, **program: Any) -> Submission:
-        """Begins the night of a day."""
+    def submit(self, day: int, *options: str, copy: str = "", **program: Any) -> Submission:
+        """Begins the night of a day; `copy`: of configuration and model in a folder of that name."""
         date = (date_of(day),) if program else ("--date", date_of(day))
-        return Submission(self.hadoop, self.folder, self.job, *date, *options, **program)
+        folder = self.folder / copy
+        if copy:
+            folder.mkdir()
+            shutil.copy(HERE / "churn_model.py", folder)
+        return Submission(self.hadoop, folder, self.job, *date, *options, **program)
+
+    def backfill(self, first: int, last: int) -> Submission:
+        """Begins the nights of days that nobody has run yet."""
+        dates = ("--from", date_of(first), "--to", date_of(last))
+        return Submission(self.hadoop, self.folder, self.job, *dates, program=(*SPARKTF, "backfill"))
 
     def night(self, day: int, code: int, *options: str) -> Night:
         """Runs the night of a day to its end."""
@@ -98,6 +107,11 @@ class Schedule:
         """Returns what result.json says of a day."""
         return RunResult.model_validate_json(self._get(f"churn/{date_of(day)}/result.json"))
 
+    def trainers_log(self, day: int) -> str:
+        """Returns what the only trainer of a day said."""
+        (log,) = self.hadoop.hdfs.names(f"{self.runs}/churn/{date_of(day)}/logs")
+        return self._get(f"churn/{date_of(day)}/logs/{log}").decode()
+
     # ---- what readers see ----
 
     def current(self) -> int:
@@ -120,6 +134,8 @@ class Schedule:
         assert (manifest["name"], manifest["run_id"], manifest["date"]) == ("churn", date_of(day), date_of(day))
         folder = f"{self.serving}/{version}"
         assert {"saved_model.pb", "model.keras", "assets.json", "MANIFEST.json"} <= set(self.hadoop.hdfs.names(folder))
+        files = {file["name"] for file in manifest["files"]}
+        assert {"saved_model.pb", "model.keras", "predictions.npz", "statistics.json", "metrics.json"} <= files
 
     # ---- what people see ----
 

@@ -38,7 +38,7 @@ class Scores:
     def __init__(self, nights: Schedule) -> None:
         self._hadoop = nights.hadoop
         self._folder = nights.folder / "scores"
-        self._folder.mkdir()
+        self._folder.mkdir(exist_ok=True)
         self._path = f"/scores/{nights.folder.name}"
         self._hadoop.hdfs.make_folder(self._path)
         source = {"path": nights.job["data"]["path"], "where": "date = '{{date}}'"}

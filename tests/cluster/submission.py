@@ -29,8 +29,13 @@ MODES = ("cluster", "client")
 SPARKTF = (sys.executable, "-c", "import sys; from sparktf.cli import main; sys.exit(main())")
 """The command `sparktf`, of this tree."""
 
+# With it in front, a container's class path begins as spark-submit's does: only then are classes from the archive of
+# `make classes` taken there. YARN's own begins with the container's folder.
+_JARS = f"{next(SPARK.glob('jars/slf4j-api-*.jar'))}:{SPARK}/jars/*"
 SMALL_CONF = {
     "spark.yarn.jars": f"local:{SPARK}/jars/*",
+    "spark.driver.extraClassPath": _JARS,
+    "spark.executor.extraClassPath": _JARS,
     "spark.driver.extraJavaOptions": QUICK_START,
     "spark.executor.extraJavaOptions": QUICK_START,
     "spark.yarn.am.extraJavaOptions": QUICK_START,

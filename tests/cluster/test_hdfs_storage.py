@@ -257,11 +257,14 @@ class TestDataNodes:
 
 
 class TestNameNode:
-    def test_a_restart_is_waited_out_by_whatever_is_under_way(
-        self, hadoop: MiniHadoop, storage: Storage, root: str, big: Path
+    def test_one_that_stays_away_is_said_at_the_deadline_and_a_restart_is_waited_out_by_whatever_is_under_way(
+        self, hadoop: MiniHadoop, conf: HadoopConf, storage: Storage, root: str, big: Path
     ) -> None:
         storage.write_bytes(f"{root}/old", b"1")
         hadoop.kill("namenode")
+        hasty = FileSystems(conf, timeouts=Timeouts(1, 1, 2)).open(root)
+        with pytest.raises(StorageUnavailableError, match=f"cannot write {root}/x: connection refused .*2 s of trying"):
+            hasty.write_bytes(f"{root}/x", b"")
         with (
             beside(lambda: storage.upload(big, f"{root}/new")) as writing,
             beside(lambda: storage.rename(f"{root}/old", f"{root}/renamed")) as renaming,
@@ -273,14 +276,6 @@ class TestNameNode:
             # It came before the rename or after it.
             assert reading.exception() is None or isinstance(reading.exception(), StorageNotFoundError)
         assert names_below(storage, root) == ["new", "renamed"]
-
-    def test_one_that_stays_away_is_said_at_the_deadline(self, hadoop: MiniHadoop, conf: HadoopConf, root: str) -> None:
-        hadoop.kill("namenode")
-        storage = FileSystems(conf, timeouts=Timeouts(1, 1, 2)).open(root)
-        with pytest.raises(StorageUnavailableError, match=f"cannot write {root}/x: connection refused .*2 s of trying"):
-            storage.write_bytes(f"{root}/x", b"")
-        hadoop.start("namenode")
-        hadoop.wait_until_up()
 
     def test_safe_mode_is_said_and_waited_out(self, hadoop: MiniHadoop, conf: HadoopConf, root: str) -> None:
         systems = FileSystems(conf, timeouts=HASTY)
@@ -335,10 +330,10 @@ class TestNameService(Unbroken):
 
 
 def test_reading_never_fails_otherwise_than_as_a_storage_error(storage: Storage, root: str, hadoop: MiniHadoop) -> None:
-    hadoop.hdfs.put("/test/x", DATA[:MIB])
+    hadoop.hdfs.put("/test/x", DATA[:MIB], replication=1)
+    [[host]] = [block.hosts for block in hadoop.hdfs.block_locations("/test/x")]
     with storage.open(f"{root}/x") as stream:
         hadoop.hdfs.delete("/test/x")
-        for host in hadoop.config.workers:
-            hadoop.kill("datanode", host.name)
+        hadoop.kill("datanode", host)
         with pytest.raises(StorageError, match=f"cannot read {root}/x: File .*not found|File does not exist"):
             stream.read()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import readme
-from cluster.submission import SPARK
+from cluster.submission import SMALL_CONF
 from integration.sandbox import QUICK_START
 
 from minihadoop import MiniHadoop
@@ -23,6 +23,17 @@ SUBMITS = [command for command in THERE if "sparktf submit" in command]
 MAKES = [command for command in THERE if command not in SUBMITS]
 
 pytestmark = pytest.mark.timeout(600)
+
+
+def spark_conf(folder: Path) -> str:
+    """Returns a SPARK_CONF_DIR as those who run a cluster have it.
+
+    Without jars that are on the hosts, each submission brings 460 MB along.
+    """
+    folder.mkdir()
+    names = ("spark.yarn.jars", "spark.driver.extraClassPath", "spark.executor.extraClassPath")
+    (folder / "spark-defaults.conf").write_text("".join(f"{name} {SMALL_CONF[name]}\n" for name in names))
+    return str(folder)
 
 
 def run(command: str, folder: Path, environment: dict[str, str]) -> str:
@@ -53,9 +64,7 @@ def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_pat
     home = "/user/root"
     for file in lake.rglob("*.parquet"):
         hadoop.hdfs.put(f"{home}/lake/customers/{file.relative_to(lake)}", file.read_bytes())
-    # As those who run a cluster have it: otherwise each submission brings 460 MB of jars along.
-    (tmp_path / "spark-defaults.conf").write_text(f"spark.yarn.jars local:{SPARK}/jars/*\n")
-    run(command, copy, {**hadoop.environment(), "SPARK_CONF_DIR": str(tmp_path)})
+    run(command, copy, {**hadoop.environment(), "SPARK_CONF_DIR": spark_conf(tmp_path / "spark")})
     result = RunResult.model_validate_json(hadoop.hdfs.get(f"{home}/runs/churn/{readme.DAY}/result.json"))
     assert (result.verdict, result.model) == (0, f"{result.path}/model")
 
@@ -63,7 +72,8 @@ def test_a_submission_to_a_cluster_publishes_a_model(hadoop: MiniHadoop, tmp_pat
 @pytest.mark.parametrize("command", MAKES)
 def test_it_trains_on_the_cluster_of_this_machine(shared_cluster: MiniHadoop, tmp_path: Path, command: str) -> None:
     name = shared_cluster.config.name
-    minihadoop = f"PYTHON=.venv/bin/python yarn/minihadoop.sh --name {name}".replace(" ", r"\ ")
+    environment = f"SPARK_CONF_DIR={spark_conf(tmp_path / 'spark')} PYTHON=.venv/bin/python"
+    minihadoop = f"{environment} yarn/minihadoop.sh --name {name}".replace(" ", r"\ ")
     said = run(command, readme.fresh_copy(tmp_path), {"MAKEFLAGS": f"MINIHADOOP={minihadoop}"})
     assert f"cluster {name} is up" in said
     assert "done" in said

@@ -12,6 +12,7 @@ import re
 import shlex
 import signal
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ from cluster.churn import ROWS, date_of
 from cluster.containers import containers_of
 from cluster.nights import EPOCHS, Night, Schedule
 from cluster.scores import Scores, Seen, delivered
-from cluster.submission import REPO, SPARKTF, Submission
+from cluster.submission import REPO, SPARKTF, Submission, tags
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
@@ -28,26 +29,28 @@ from sparktf.results.carried import CarriedVariable
 
 
 @pytest.mark.timeout(1200)
-def test_five_nights_and_the_morning_after(hadoop: MiniHadoop, tmp_path: Path) -> None:
-    """Those of the eight in which YARN and HDFS have a part: nights 4, 5 and 7 are as they are on one machine."""
-    folder = tmp_path / "five"
+def test_three_nights_and_the_morning_after(hadoop: MiniHadoop, tmp_path: Path) -> None:
+    """Those of the eight in which YARN and HDFS have a part: the others are as they are on one machine."""
+    folder = tmp_path / "three"
     folder.mkdir()
     nights = Schedule(hadoop, folder)
-    first_night(nights)
-    better_night(nights)
-    late_data(nights)
-    scored(nights, [2])
+    first_night_by_backfill(nights)
+    assert_better_than(late_data(nights, 2), 1)
+    scored(nights, 2)
     nights.deliver(5)
     killed_twice(nights)
-    nights.deliver(7)
-    deadline(nights)
-    rolled_back_and_filled_up(nights, [9])
-    looked_at(nights, [1, 2, 3, 6, 8, 9])
+    rolled_back(nights, 6)
+    filled_up_already(nights, [1, 2])
+    looked_at(nights, [1, 2, 6])
+    assert_page(nights, 6, "Published version 3", "good enough beside version 2")
 
 
 @pytest.mark.more(
-    "cluster/test_yarn_eight_nights.py::test_five_nights_and_the_morning_after",
+    "cluster/test_yarn_eight_nights.py::test_three_nights_and_the_morning_after",
+    "trainer/test_stopping.py::test_a_run_that_has_little_time_ends_inside_an_epoch_and_publishes_what_it_has",
+    "unit/test_scored_partition.py::test_readers_find_whole_partitions_though_writers_are_killed_at_every_call",
     "integration/test_first_night.py::test_the_first_night_is_as_its_page_says",
+    "integration/test_scoring.py::test_the_job_is_a_script_for_spark_submit_that_scores_from_table_to_table_of_the_hive_metastore",
     "integration/test_nightly.py::test_a_night_of_noisy_labels_changes_nothing_for_readers",
     "integration/test_statistics.py::test_a_night_whose_data_has_drifted_is_refused_and_runs_once_it_is_mended",
     "trainer/test_warm_start.py::test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry",
@@ -59,15 +62,19 @@ def test_eight_nights_and_the_morning_after(hadoop: MiniHadoop, tmp_path: Path) 
     nights = Schedule(hadoop, folder)
     first_night(nights)
     better_night(nights)
-    late_data(nights)
-    scored(nights, [1, 2])
+    late_data(nights, 3)
+    scored(nights, 3)
+    scored_again_and_again(nights, 3, [1, 2])
     corrupt_data(nights)
     wrong_labels(nights)
     killed_twice(nights)
     changed_schema(nights)
     deadline(nights)
-    rolled_back_and_filled_up(nights, [9, 10])
+    withdrawn = rolled_back(nights, 8)
+    filled_up(nights, withdrawn, 8, [9, 10])
     looked_at(nights, range(1, 11))
+    assert_page(nights, 6, "Published version 4", "good enough beside version 3")
+    assert_page(nights, 8, f"Published version {withdrawn}", f"good enough beside version {withdrawn - 1}")
     looked_at_what_was_kept_back(nights)
 
 
@@ -75,7 +82,19 @@ def first_night(nights: Schedule) -> None:
     """Night 1: there is no model, and in the morning there is one, since the gate has nothing to compare it with."""
     nights.deliver(0)
     nights.deliver(1)
-    night = nights.night(1, 0)
+    assert_first(nights, nights.night(1, 0))
+
+
+def first_night_by_backfill(nights: Schedule) -> None:
+    """Night 1, run later by the command for nights that nobody has run."""
+    nights.deliver(0)
+    nights.deliver(1)
+    with nights.backfill(1, 1) as submission:
+        assert_first(nights, nights.ended(submission, 1, 0))
+
+
+def assert_first(nights: Schedule, night: Night) -> None:
+    """Asserts that it trained from nothing, and that its model is the one that readers have."""
     assert "no model of churn is published: trains from scratch" in night.said
     assert night.result.carried is None
     nights.assert_published(1, day=1)
@@ -96,36 +115,55 @@ def better_night(nights: Schedule) -> None:
     assert_better_than(night, 1)
 
 
-def late_data(nights: Schedule) -> None:
-    """Night 3: the partition comes late; the run waits for it before it asks for anything, and then goes on."""
-    with nights.submit(3) as submission:
-        wait_for_line(submission, rf"^the data is not ready, waiting .* 5 min: date={date_of(3)} is missing \(1 of 2")
-        held = {process.info["environ"]["CONTAINER_ID"] for process in containers_of(submission.application().id)}
+def late_data(nights: Schedule, day: int) -> Night:
+    """A night whose partition comes late, submitted twice at once. One submission owns the run, and waits for the data
+    before it asks for anything; the other ends with 7 meanwhile. Then the first one goes on.
+    """
+    with ExitStack() as stack:
+        both = [stack.enter_context(nights.submit(day, *tags("churn"), copy=name)) for name in ("one", "other")]
+        wait_for("one of both has ended", lambda: "" if not all(one.is_running for one in both) else "neither has", 200)
+        other, owner = sorted(both, key=lambda one: one.is_running)
+        assert other.wait() == 7, other.output()
+        assert f"run churn/{date_of(day)} is owned by application {owner.application().id}" in other.output()
+        lacking = rf"date={date_of(day)} is missing \(1 of 2"
+        wait_for_line(owner, rf"^the data is not ready, waiting .* 5 min: {lacking}")
+        held = {process.info["environ"]["CONTAINER_ID"] for process in containers_of(owner.application().id)}
         assert len(held) <= 2, "YARN's master, and the one executor that Spark starts with"
-        nights.deliver(3)
-        night = nights.ended(submission, 3, 0)
-    nights.assert_published(3, day=3)
+        nights.deliver(day)
+        night = nights.ended(owner, day, 0)
+    owner.assert_is_done("client", date_of(day), EPOCHS)
+    assert night.result.application == owner.application().id
+    nights.assert_published(day, day)
     assert dict(night.row["seconds"])["wait"] > 0
     assert_all_epochs(night)
-    assert carried_from(night, 2)
+    assert carried_from(night, day - 1)
+    said = nights.trainers_log(day)
+    assert "a fresh process loaded the exported model, and its predictions agree: 32 rows" in said
+    return night
 
 
-def scored(nights: Schedule, runs: Sequence[int]) -> None:
-    """Day 3 is scored with the model that is published; jobs that do it again are killed at random moments: readers
-    find the one or the other, whole. Submitted once more, the day has each customer once.
+def scored(nights: Schedule, day: int) -> None:
+    """A day is scored with the model that is published, the day's own."""
+    scores = Scores(nights)
+    scores.score(day)
+    assert scores.seen(day) == Seen(str(day), delivered(day))
+
+
+def scored_again_and_again(nights: Schedule, day: int, runs: Sequence[int]) -> None:
+    """Jobs that score the day again with the models of other runs are killed at random moments: readers find the one or
+    the other, whole. Submitted once more, by Spark's own command, the day has each customer once.
     """
-    scores, everybody = Scores(nights), delivered(3)
-    took_s = scores.score(3)
-    expected = Seen("3", everybody)
-    assert scores.seen(3) == expected
+    scores, everybody = Scores(nights), delivered(day)
+    took_s = scores.score(day)
+    expected = Seen(str(day), everybody)
     for run in runs:
         model = f"run:{date_of(run)}"
-        scores.kill_at_random(3, took_s, "--model", model)
-        seen = scores.seen(3)
+        scores.kill_at_random(day, took_s, "--model", model)
+        seen = scores.seen(day)
         assert seen in (expected, Seen(model, everybody), None)
         expected = seen or expected
-    scores.score_with_plain_spark(3)
-    assert scores.seen(3) == Seen("3", everybody)
+    scores.score_with_plain_spark(day)
+    assert scores.seen(day) == Seen(str(day), everybody)
 
 
 def corrupt_data(nights: Schedule) -> None:
@@ -163,6 +201,7 @@ def killed_twice(nights: Schedule) -> None:
     submits the night again: it goes on from what was committed, and publishes.
     """
     nights.deliver(6)
+    version = nights.current() + 1
     gate = nights.folder / "gate"
     os.mkfifo(gate)
     command = nights.folder / "sparktf"
@@ -188,7 +227,7 @@ def killed_twice(nights: Schedule) -> None:
     assert night.result.rows_trained == EPOCHS * ROWS
     [attempt] = night.result.attempts
     assert (2 * attempt.from_step, attempt.to_step) == (night.result.steps, night.result.steps)
-    nights.assert_published(4, day=6)
+    nights.assert_published(version, day=6)
 
 
 def changed_schema(nights: Schedule) -> None:
@@ -230,17 +269,34 @@ def deadline(nights: Schedule) -> None:
     assert 0 < night.result.epochs < 100_000
 
 
-def rolled_back_and_filled_up(nights: Schedule, days: Sequence[int]) -> None:
-    """The morning: the model of night 8 is taken back; days that nobody ran are filled in, each upon the last."""
+def rolled_back(nights: Schedule, day: int) -> int:
+    """The morning: the model of the last night, that of a day, is taken back. Returns its version."""
     withdrawn = nights.current()
     before = withdrawn - 1
     said = nights.sparktf("rollback", "churn")
     assert f"version {before} is current, and no longer {withdrawn}" in said
     assert (nights.current(), nights.versions()) == (before, [*range(1, withdrawn)])
+    models = nights.sparktf("models", "churn")
+    assert re.search(rf" {before} .*current ", models), models
+    assert re.search(rf" {withdrawn} .*withdrawn .*{date_of(day)}", models), models
+    return withdrawn
+
+
+def filled_up_already(nights: Schedule, days: Sequence[int]) -> None:
+    """Days in a row whose nights have been run are left as they are."""
+    with nights.backfill(days[0], days[-1]) as again:
+        assert again.wait() == 0, again.output()
+    for day in days:
+        assert re.search(rf"{date_of(day)}.*done before", again.output()), again.output()
+
+
+def filled_up(nights: Schedule, withdrawn: int, last: int, days: Sequence[int]) -> None:
+    """Days that nobody ran, after the last one that somebody did, are filled in, each upon the one before."""
+    before = nights.current()
     for day in days:
         nights.deliver(day)
-    said = nights.sparktf("backfill", "job.yaml", "--from", date_of(8), "--to", date_of(days[-1]))
-    assert re.search(rf"{date_of(8)}.*done before", said)
+    said = nights.sparktf("backfill", "job.yaml", "--from", date_of(last), "--to", date_of(days[-1]))
+    assert re.search(rf"{date_of(last)}.*done before", said)
     newest = withdrawn + len(days)
     nights.assert_published(newest, day=days[-1])
     for version, day in enumerate(days, start=withdrawn + 1):
@@ -251,23 +307,18 @@ def rolled_back_and_filled_up(nights: Schedule, days: Sequence[int]) -> None:
         assert [(rows.planned, rows.trained, rows.complete) for rows in result.rows] == [(ROWS, ROWS, True)] * EPOCHS
         before = version
     assert nights.versions() == [*range(1, withdrawn), *range(withdrawn + 1, newest + 1)]
+    models = nights.sparktf("models", "churn")
+    assert re.search(rf" {newest} .*current .*{date_of(days[-1])}", models), models
+    assert re.search(rf" {withdrawn} .*withdrawn .*{date_of(last)}", models), models
 
 
 def looked_at(nights: Schedule, days: Sequence[int]) -> None:
-    """What people look at tells of all nights: the list, the models, and the pages."""
+    """What people look at tells of all nights: the list, and the pages."""
     listed = nights.sparktf("runs", "churn").splitlines()[1:]
     assert sorted(line.split()[0] for line in listed) == [f"churn/{date_of(day)}" for day in days]
-    newest = nights.current()
-    withdrawn = newest - sum(day > 8 for day in days)
-    models = nights.sparktf("models", "churn")
-    assert re.search(rf" {newest} .*current .*{date_of(days[-1])}", models), models
-    assert re.search(rf" {withdrawn} .*withdrawn .*{date_of(8)}", models), models
-
     index = nights.page("index.html")
     links = [link.get("href") for link in index.iter("a") if link.getparent().tag == "th"]
     assert links == [f"{date_of(day)}/report.html" for day in reversed(days)]
-    assert_page(nights, 6, "Published version 4", "good enough beside version 3")
-    assert_page(nights, 8, f"Published version {withdrawn}", f"good enough beside version {withdrawn - 1}")
 
 
 def looked_at_what_was_kept_back(nights: Schedule) -> None:

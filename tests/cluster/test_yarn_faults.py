@@ -31,7 +31,7 @@ def few_clicks(shared_cluster: MiniHadoop) -> str:
 
 
 @pytest.mark.more(
-    "cluster/test_hdfs_storage.py::TestNameNode::test_a_restart_is_waited_out_by_whatever_is_under_way",
+    "cluster/test_hdfs_storage.py::TestNameNode::test_one_that_stays_away_is_said_at_the_deadline_and_a_restart_is_waited_out_by_whatever_is_under_way",
     "cluster/test_hdfs_commit.py::test_a_reader_never_sees_half_a_checkpoint_while_datanodes_die",
     "cluster/test_hdfs_training.py::test_a_checkpoint_that_hdfs_does_not_take_is_a_warning_and_the_last_must_arrive",
 )
@@ -115,14 +115,14 @@ def suffer(hadoop: MiniHadoop, run: ClickRun) -> None:
 def test_an_application_that_is_stopped_leaves_nothing_on_any_host(
     hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
 ) -> None:
-    def submit(name: str, workers: int) -> ClickRun:
+    def submit(name: str) -> ClickRun:
         # So small that both have room.
-        cluster = {"workers": workers, "trainer_memory_mib": 1024, "placement": "any"}
+        cluster = {"workers": 1, "trainer_memory_mib": 1024, "placement": "any"}
         train = {"epochs": 100_000}
         job = click_job(few_clicks, "/runs", name=name, model="click_model:unhurried", cluster=cluster, train=train)
         return ClickRun(hadoop, tmp_path / name, job)
 
-    with submit("killed", 2) as killed, submit("interrupted", 1) as interrupted:
+    with submit("killed") as killed, submit("interrupted") as interrupted:
         for run in (killed, interrupted):
             run.wait_for_line(r"epoch \d+/")
             assert any("sparktf.trainer" in command for command in processes_of(run.application().id))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 from integration.sandbox import Sandbox
 
 _HIVE_SITE = """\
@@ -20,6 +21,12 @@ _HIVE_SITE = """\
 """
 
 
+_PARTITIONS = (
+    "select 'found|' || p.PART_NAME || '|' || s.LOCATION || '|' "
+    "from PARTITIONS p join TBLS t on p.TBL_ID = t.TBL_ID join SDS s on p.SD_ID = s.SD_ID where t.TBL_NAME = '{table}'"
+)
+
+
 class Metastore:
     """Runs Python with a configuration of Spark that names it."""
 
@@ -30,6 +37,7 @@ class Metastore:
         defaults = {**sandbox.settings("local[2]", {}), "spark.sql.warehouse.dir": str(folder / "warehouse")}
         lines = "".join(f"{key} {value}\n" for key, value in defaults.items())
         (conf / "spark-defaults.conf").write_text(lines, encoding="utf-8")
+        self._folder = folder
         self._cwd = sandbox.cwd
         self._environment = {**sandbox.environment(), "SPARK_CONF_DIR": str(conf)}
         self._environment["SPARK_SUBMIT_OPTS"] += f" -Dderby.stream.error.file={folder}/derby.log"
@@ -46,3 +54,17 @@ class Metastore:
             check=False,
         )
         return done.returncode, done.stdout
+
+    def partitions(self, table: str) -> list[tuple[str, str]]:
+        """Returns the partitions of a table and where they are, as the database itself has them."""
+        script = self._folder / "partitions.sql"
+        connect = f"connect 'jdbc:derby:{self._folder}/metastore';"
+        script.write_text(
+            f"{connect}\nmaximumdisplaywidth 2000;\n{_PARTITIONS.format(table=table)};\n", encoding="utf-8"
+        )
+        jars = Path(pyspark.__file__).parent / "jars"
+        log = f"-Dderby.stream.error.file={self._folder}/derby.log"
+        command = ["java", "-XX:TieredStopAtLevel=1", log, "-cp", f"{jars}/*", "org.apache.derby.tools.ij", str(script)]
+        said = subprocess.run(command, cwd=self._cwd, stdout=subprocess.PIPE, text=True, check=True).stdout
+        lines = [line.strip().split("|") for line in said.splitlines() if line.startswith("found|")]
+        return [(name, place) for _, name, place, _ in lines]

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from integration.session import scanned, settings
 from lakes import array, batches, deal, ids, lake_config, no_filter
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.driver.plan.files import RowGroups
 from sparktf.driver.plan.not_plain import NotPlainError
@@ -49,6 +49,12 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
         frame.write.partitionBy("half").parquet(str(folder))
     return folder
+
+
+@pytest.fixture(scope="module")
+def frame(spark: SparkSession, lake: Path) -> DataFrame:
+    """The lake as Spark reads it: its files are listed once."""
+    return spark.read.parquet(str(lake))
 
 
 FILTERS = (
@@ -93,8 +99,8 @@ FILTERS = (
 
 
 @pytest.mark.parametrize("where", FILTERS)
-def test_rows_that_pass_are_those_that_spark_collects(spark: SparkSession, lake: Path, where: str) -> None:
-    df = spark.read.parquet(str(lake)).where(where).select("id", "part")
+def test_rows_that_pass_are_those_that_spark_collects(frame: DataFrame, where: str) -> None:
+    df = frame.where(where).select("id", "part")
     scan = scanned(df)
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"})
     plan = plan_source(config, open_storage, no_filter, scan=scan)
@@ -104,7 +110,7 @@ def test_rows_that_pass_are_those_that_spark_collects(spark: SparkSession, lake:
 
 
 @pytest.fixture(scope="module")
-def odd_values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def odd_values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
     """A file each of -0.0, of NaN, and of the days that the calendar left out in 1582, all beside others."""
     folder = tmp_path_factory.mktemp("lakes") / "odd"
     days = "cast(date_add(date'1582-10-05', cast(id div 20 * 4 as int)) as timestamp_ntz)"
@@ -127,7 +133,7 @@ def odd_values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         }
     )
     pq.write_table(table, folder / "part-arrow.parquet")
-    return folder
+    return spark.read.parquet(str(folder))
 
 
 LOST_BY_PUSHDOWN = (
@@ -146,13 +152,13 @@ LOST_BY_PUSHDOWN = (
 
 @pytest.mark.parametrize("where", LOST_BY_PUSHDOWN)
 def test_rows_that_spark_would_lose_by_pushing_the_filter_down_pass(
-    spark: SparkSession, odd_values: Path, where: str
+    spark: SparkSession, odd_values: DataFrame, where: str
 ) -> None:
-    df = spark.read.parquet(str(odd_values)).where(where).select("id")
+    df = odd_values.where(where).select("id")
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "id"})
     plan = plan_source(config, open_storage, no_filter, scan=scanned(df))
     with settings(spark, {"spark.sql.parquet.filterPushdown": "false"}):
-        wanted = sorted(row.id for row in spark.read.parquet(str(odd_values)).where(where).collect())
+        wanted = sorted(row.id for row in odd_values.where(where).select("id").collect())
     assert sorted(ids(plan, deal(plan))) == wanted != []
 
 
@@ -171,13 +177,13 @@ OTHERS = (
 
 
 @pytest.mark.parametrize("where", OTHERS)
-def test_any_other_filter_is_sparks(spark: SparkSession, lake: Path, where: str) -> None:
+def test_any_other_filter_is_sparks(frame: DataFrame, where: str) -> None:
     with pytest.raises(NotPlainError, match="the plan has a filter on columns in the files, "):
-        plain_scan(spark.read.parquet(str(lake)).where(where).select("id"))
+        plain_scan(frame.where(where).select("id"))
 
 
-def test_a_filter_between_projections_is_of_the_columns_that_it_names(spark: SparkSession, lake: Path) -> None:
-    df = spark.read.parquet(str(lake)).selectExpr("part as id2", "id as part").where("part > 100 and id2 < 3")
+def test_a_filter_between_projections_is_of_the_columns_that_it_names(frame: DataFrame) -> None:
+    df = frame.selectExpr("part as id2", "id as part").where("part > 100 and id2 < 3")
     df = df.selectExpr("part as id", "id2 as part")
     scan = scanned(df)
     plan = plan_source(
@@ -186,8 +192,7 @@ def test_a_filter_between_projections_is_of_the_columns_that_it_names(spark: Spa
     assert sorted(ids(plan, deal(plan))) == list(range(101, 180))
 
 
-def test_nulls_of_rows_that_do_not_pass_are_not_refused_and_others_are_named(spark: SparkSession, lake: Path) -> None:
-    frame = spark.read.parquet(str(lake))
+def test_nulls_of_rows_that_do_not_pass_are_not_refused_and_others_are_named(frame: DataFrame) -> None:
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "maybe"})
     scan = scanned(frame.where("maybe is not null").select("id", "maybe"))
     plan = plan_source(config, open_storage, no_filter, scan=scan)
@@ -200,8 +205,8 @@ def test_nulls_of_rows_that_do_not_pass_are_not_refused_and_others_are_named(spa
         batches(plan, deal(plan)[0], rows=1000)
 
 
-def test_a_fraction_is_held_out_of_the_rows_that_pass(spark: SparkSession, lake: Path) -> None:
-    scan = scanned(spark.read.parquet(str(lake)).where("maybe is not null").select("id", "part"))
+def test_a_fraction_is_held_out_of_the_rows_that_pass(frame: DataFrame) -> None:
+    scan = scanned(frame.where("maybe is not null").select("id", "part"))
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"}, validation={"fraction": 0.25})
     plan = plan_source(config, open_storage, no_filter, scan=scan)
     parts = [sorted(ids(plan, deal(plan, stream=stream))) for stream in (Stream.TRAIN, Stream.VALIDATION)]
@@ -209,8 +214,8 @@ def test_a_fraction_is_held_out_of_the_rows_that_pass(spark: SparkSession, lake:
     assert sorted(parts[0] + parts[1]) == [i for i in range(ROWS) if i % 5]
 
 
-def test_a_filter_that_nothing_passes_leaves_no_row(spark: SparkSession, lake: Path) -> None:
-    scan = scanned(spark.read.parquet(str(lake)).where("maybe = 35").select("id", "part"))
+def test_a_filter_that_nothing_passes_leaves_no_row(frame: DataFrame) -> None:
+    scan = scanned(frame.where("maybe = 35").select("id", "part"))
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "part"})
     with pytest.raises(EmptySourceError, match=r"data\.table: none of 240 rows passes the filter"):
         plan_source(config, open_storage, no_filter, scan=scan)
@@ -235,8 +240,8 @@ def test_files_with_other_rows_than_were_counted_are_refused(spark: SparkSession
         ids(plan, deal(plan))
 
 
-def test_where_too_much_would_be_read_to_count_spark_reads(spark: SparkSession, lake: Path) -> None:
-    scan = scanned(spark.read.parquet(str(lake)).where("d > 3").select("id"))
+def test_where_too_much_would_be_read_to_count_spark_reads(frame: DataFrame, lake: Path) -> None:
+    scan = scanned(frame.where("d > 3").select("id"))
     config = lake_config(table="t", inputs={"id": "id"}, targets={"y": "id"})
     plan = plan_source(config, open_storage, no_filter, scan=scan)
     table = plan.tables[Stream.TRAIN]
@@ -246,5 +251,5 @@ def test_where_too_much_would_be_read_to_count_spark_reads(spark: SparkSession, 
     with pytest.raises(NotPlainError, match=r"counting the rows that pass its filter would read 0\.0 GB first"):
         count_selected(storage, plan.files, groups, scan.where, max_nbytes=10)
     # What the footers decide, nobody reads.
-    part = scanned(spark.read.parquet(str(lake)).where("part >= 1").select("id"))
+    part = scanned(frame.where("part >= 1").select("id"))
     assert count_selected(storage, plan.files, groups, part.where, max_nbytes=10).rows.sum() == 180

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -25,14 +24,6 @@ ROWS: list[tuple[PartitionValue, ...]] = [
     (None, None, None, None),
     ("2026-12-01", "it's", 3, 2.5),
 ]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.sql.shuffle.partitions", "1").getOrCreate()
-    yield session
-    session.stop()
 
 
 @pytest.mark.parametrize(

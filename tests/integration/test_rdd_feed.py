@@ -57,6 +57,7 @@ def test_a_function_of_the_users_may_return_an_rdd(local: Application, watch: Wa
     assert "data: read through Spark, the source is an RDD" in outcome.output
 
 
+@pytest.mark.more("integration/test_rdd_feed.py::test_predicates_choose_and_hold_out_rows_by_name_too")
 def test_fields_of_rows_within_rows_are_columns(local: Application, watch: Watch) -> None:
     inputs = {"id": "who.id", "x": ["who.x.a", "who.x.b"]}
     config = rdd_job(local, watch, "nested", {"rdd_schema": NESTED, "inputs": inputs}, cluster=SINGLE)

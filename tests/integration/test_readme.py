@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import readme
-from integration.digits import EPOCHS, TRAINED, accuracy_in_a_fresh_process, assert_is_a_whole_result
+from integration.digits import EPOCHS, TRAINED, assert_is_a_whole_result
 from integration.processes import MARK, Family
 from integration.sandbox import QUICK_START, RunFolder
 
@@ -39,7 +39,7 @@ def family() -> Iterator[Family]:
 
 
 @pytest.mark.parametrize("command", HERE)
-def test_a_command_does_what_it_says(copy: Path, family: Family, command: str, tmp_path: Path) -> None:
+def test_a_command_does_what_it_says(copy: Path, family: Family, command: str) -> None:
     done = subprocess.run(
         ["bash", "-c", command],
         cwd=copy,
@@ -62,8 +62,6 @@ def test_a_command_does_what_it_says(copy: Path, family: Family, command: str, t
             assert said.count(" INFO ") <= MOST_INFO_LINES
             if command == DIGITS:
                 assert_are_trained(copy, RunFolder(RunDirectory(str(copy / "runs"), "digits", found.parent.name)), said)
-                accuracy = accuracy_in_a_fresh_process(found.parent / "model", copy / "lake/digits", tmp_path)
-                assert accuracy >= 0.95
 
 
 def assert_are_trained(copy: Path, run: RunFolder, said: str) -> None:

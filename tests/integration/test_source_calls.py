@@ -34,7 +34,8 @@ def test_it_is_called_once_to_plan_to_prepare_and_to_feed(local: Application, ca
     # Under a name of their own: executors have not been sent these modules yet.
     shutil.copytree(CASES, tmp_path / "unsent", ignore=shutil.ignore_patterns("__pycache__"))
     model, params = "unsent.prepared:build", {"columns": ["a", "b"]}
-    config = named_job(local, calls, model, params=params, train={"epochs": 2}, name="called")
+    sections = {"train": {"epochs": 2}, "name": "called", "cluster": {"workers": 1}}
+    config = named_job(local, calls, model, params=params, **sections)
     config["data"]["source"] = "unsent.sources:noted"
     outcome = local.train(config, "r", beside=tmp_path, own_gang=True)
     assert outcome.done.rows_trained == 2 * ROWS

@@ -30,7 +30,7 @@ from sparktf.storage.file_systems import FileSystems
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The lake of the view `days`, of which there is a table too."""
     folder = write_days(spark, tmp_path_factory.mktemp("lakes") / "a lake")
-    spark.table("days").write.saveAsTable("saved")
+    spark.table("days").write.saveAsTable("sold")
     return folder
 
 
@@ -56,7 +56,7 @@ def test_every_kind_of_name_leads_to_the_rows(
     counts = {
         90: (
             {"path": str(lake)},
-            {"table": "saved"},
+            {"table": "sold"},
             {"table": "days"},
             {"path": str(tmp_path / "orc"), "format": "orc"},
         ),
@@ -76,7 +76,7 @@ def test_every_kind_of_name_leads_to_the_rows(
         ({"path": Path("/nowhere"), "format": "orc"}, SourceNotFoundError, r"^data\.path: .*/nowhere"),
         ({"path": Path("/"), "format": "no_such"}, ConfigError, r"^data\.path: .*no_such"),
         ({"table": "days", "version": 3}, ConfigError, r"^data\.version: data\.table days has no versions; only"),
-        ({"table": "saved", "timestamp": "2026-11-20"}, ConfigError, r"^data\.timestamp: data\.table saved has no ver"),
+        ({"table": "sold", "timestamp": "2026-11-20"}, ConfigError, r"^data\.timestamp: data\.table sold has no ver"),
         ({"sql": "selct 1"}, ConfigError, r"^data\.sql: .*Syntax error at or near 'selct'"),
         ({"sql": "select idd from days"}, ConfigError, r"^data\.sql: .*`idd` cannot be resolved"),
         ({"source": "nowhere:rows"}, ConfigError, r"^data\.source: there is no module 'nowhere' \(ship it with --py-f"),

@@ -18,26 +18,21 @@ from sparktf import Verdict
 SINGLE = {"strategy": "single", "workers": 1}
 
 
-def test_a_cluster_trains_again_on_the_agents_it_has_also_after_a_run_that_failed(
+def test_a_cluster_trains_again_on_the_agents_it_has_with_more_where_a_run_asks_for_them_also_after_one_that_failed(
     local: Application, rows: Path
 ) -> None:
-    good = job(rows, local.sandbox.runs, "cases.watched:build", name="good")
-    bad = job(rows, local.sandbox.runs, "cases.failing:build", name="bad")
-    first, failed, second = local.train_together(good, bad, good)
-    assert (failed.error, failed.verdict) == ("ModelError", Verdict.MODEL_FAILED)
-    assert first.done.run_id != second.done.run_id
-    assert [r.done.rows_trained for r in (first, second)] == [600, 600]
-    assert "waiting for nodes" in first.output
-    assert "waiting for nodes" not in second.output
-    assert not local.family.trainers()
-
-
-def test_a_training_that_asks_for_more_nodes_than_the_last_one_gets_them(local: Application, rows: Path) -> None:
     wide = job(rows, local.sandbox.runs, "cases.watched:build", name="wide")
-    first, second, third = local.train_together({**wide, "cluster": SINGLE}, wide, {**wide, "cluster": SINGLE})
-    assert [len(outcome.done.attempts) for outcome in (first, second, third)] == [1, 1, 1]
-    assert [outcome.done.attempts[0].workers for outcome in (first, second, third)] == [1, 2, 1]
-    assert "waiting for nodes" not in third.output, "there are enough"
+    bad = job(rows, local.sandbox.runs, "cases.failing:build", name="bad")
+    narrow = {**wide, "cluster": SINGLE}
+    first, second, failed, third, fourth = local.train_together(narrow, wide, bad, wide, narrow)
+    assert (failed.error, failed.verdict) == ("ModelError", Verdict.MODEL_FAILED)
+    good = (first, second, third, fourth)
+    assert [[attempt.workers for attempt in outcome.done.attempts] for outcome in good] == [[1], [2], [2], [1]]
+    assert [outcome.done.rows_trained for outcome in good] == [600] * 4
+    assert len({outcome.done.run_id for outcome in good}) == 4
+    waited = ["waiting for nodes" in outcome.output for outcome in (first, second, failed, third, fourth)]
+    assert waited == [True, True, False, False, False], "there are enough"
+    assert not local.family.trainers()
 
 
 @pytest.mark.parametrize("shipped", only("by --py-files", of=["beside the script", "by --py-files"]))
@@ -98,7 +93,7 @@ def test_code_beside_the_configuration_brings_its_modules_and_data_files_to_exec
 ) -> None:
     for name, text in {"wordy.py": WORDY, "wordy_words.py": WORDS, "words.txt": "b a c"}.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    config = job(rows, cluster.sandbox.runs, "wordy:build", name="wordy")
+    config = job(rows, cluster.sandbox.runs, "wordy:build", name="wordy", cluster=SINGLE)
     run = cluster.run(config, cluster.train(config, "r", beside=tmp_path).done.run_id)
     assert json.loads((run.path / "assets.json").read_bytes()) == {"here": ["b", "a", "c"], "on_executors": 3}
     nowhere = cluster.train(config, "s")

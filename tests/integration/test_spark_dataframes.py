@@ -64,6 +64,10 @@ def test_a_dataframe_handed_to_train_is_trained_on_with_the_rows_that_spark_coll
     assert says in outcome.output
 
 
+@pytest.mark.more(
+    "integration/test_source_calls.py::test_it_is_called_once_to_plan_to_prepare_and_to_feed",
+    "integration/test_spark_dataframes.py::test_a_dataframe_handed_to_train_is_trained_on_with_the_rows_that_spark_collects",
+)
 def test_a_function_of_the_users_names_the_rows(local: Application, days: Path, watch: Watch) -> None:
     config = frame_job(local.sandbox.runs, watch, {"source": "cases.queries:late"}, name="named", cluster=SINGLE)
     config["params"]["lake"] = str(days)

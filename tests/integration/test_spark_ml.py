@@ -17,13 +17,14 @@ from pyspark.sql import SparkSession
 from sparktf.ml import KerasModel
 
 
-def test_a_pipeline_with_vectors_is_fitted_saved_and_predicts_the_same_when_it_is_loaded(
+def test_a_pipeline_with_vectors_predicts_the_same_wherever_it_is_saved_over_its_run_and_its_own_files_too(
     local: Application, rows: Path, tmp_path: Path
 ) -> None:
-    found = local.collect("cases.pipelines:regression", lake=str(rows), folder=str(tmp_path))
+    found = local.collect("cases.pipelines:regression", lake=str(rows), folder=str(tmp_path / "runs"))
     assert len(found) == 600
     _, labels, predictions = np.array(found, float).T
     assert np.mean((labels - predictions) ** 2) < 0.1 * np.var(labels)
+    assert len(list((tmp_path / "runs").rglob("saved_model.pb"))) == 1
 
 
 @pytest.mark.more(
@@ -47,13 +48,6 @@ def test_cross_validation_finds_the_better_of_two_and_trains_it_on_all_rows(loca
     _, worse, better, reservations = found[0]
     assert better < 0.5 * worse
     assert reservations == 3, "one for the fits of each fold, and one for the last fit"
-
-
-def test_a_model_is_not_saved_over_the_run_that_holds_its_files_and_a_pipeline_does_not_lose_it(
-    local: Application, rows: Path, tmp_path: Path
-) -> None:
-    assert local.collect("cases.pipelines:overwritten", lake=str(rows), folder=str(tmp_path / "runs"))
-    assert len(list((tmp_path / "runs").rglob("saved_model.pb"))) == 1
 
 
 def test_weights_count_held_out_rows_are_evaluated_alone_and_several_inputs_are_as_one(local: Application) -> None:

@@ -17,13 +17,19 @@ import yaml
 from integration.application import Application
 from integration.rows import job, write_rows
 from integration.sandbox import REPO, Sandbox
+from integration.session import settings
 from integration.submit import Submit
 from lakes import write_file
+from pyspark.sql import SparkSession
 from split import only
 
 from sparktf import Verdict
+from sparktf.driver.spark.application import check_settings
+from sparktf.errors import PreflightError
 
 SINGLE = {"strategy": "single", "workers": 1}
+NO_TENSORFLOW = {"nursery": "off"}
+"""It would be imported while Spark starts, for trainers that are never started."""
 
 
 def columns(**changed: Any) -> pa.Table:
@@ -171,6 +177,23 @@ def test_an_output_that_cannot_be_written_is_refused(local: Application, rows: P
     assert "\n" not in outcome.message
 
 
+def test_dynamic_allocation_is_refused(spark: SparkSession) -> None:
+    before, changed = "spark.sql.legacy.setCommandRejectsSparkCoreConfs", "spark.dynamicAllocation.enabled"
+    with settings(spark, {before: "false"}):
+        spark.conf.set(changed, "true")
+        try:
+            with pytest.raises(PreflightError, match=r"set spark\.dynamicAllocation\.enabled=false \(and"):
+                check_settings(spark)
+        finally:
+            spark.conf.unset(changed)
+    check_settings(spark)
+
+
+@pytest.mark.more(
+    "integration/test_spark_refusals.py::test_executors_whose_python_has_no_packages_are_told_at_the_first_try",
+    "integration/test_spark_refusals.py::test_dynamic_allocation_is_refused",
+    "integration/test_first_night.py::test_the_first_night_is_as_its_page_says",
+)
 @pytest.mark.parametrize(
     ("conf", "sections", "code", "says"),
     [
@@ -181,12 +204,9 @@ def test_an_output_that_cannot_be_written_is_refused(local: Application, rows: P
         pytest.param(
             *({}, {"train": {"batch_sise": 3}}, 2, "train.batch_sise is unknown: did you mean train.batch_size?"),
             id="an unknown key",
-            marks=pytest.mark.more,
         ),
         pytest.param(
-            *({}, {"data": {"path": "/nowhere"}}, 3, "data.path: /nowhere does not exist"),
-            id="a missing source",
-            marks=pytest.mark.more,
+            *({}, {"data": {"path": "/nowhere"}}, 3, "data.path: /nowhere does not exist"), id="a missing source"
         ),
     ],
 )
@@ -194,7 +214,8 @@ def test_spark_submit_ends_with_the_verdict_and_one_line(
     sandbox: Sandbox, tmp_path: Path, conf: dict[str, str], sections: dict[str, Any], code: int, says: str
 ) -> None:
     lake = write_rows(tmp_path / "lake", (8,))
-    submit = Submit(sandbox, "local[2]", job(lake, sandbox.runs, "cases.watched:build", **sections), conf=conf)
+    config = job(lake, sandbox.runs, "cases.watched:build", cluster=NO_TENSORFLOW, **sections)
+    submit = Submit(sandbox, "local[2]", config, conf=conf)
     assert submit.wait(within_s=60) == code
     output = submit.output()
     assert says in output[-1]
@@ -209,7 +230,8 @@ def test_executors_whose_python_has_no_packages_are_told_at_the_first_try(sandbo
     bare = tmp_path / "bare/bin/python"
     conf = {"spark.pyspark.python": str(bare), "spark.pyspark.driver.python": sys.executable}
     lake = write_rows(tmp_path / "lake", (8,))
-    submit = Submit(sandbox, "local[2]", job(lake, sandbox.runs, "cases.watched:build"), conf=conf)
+    config = job(lake, sandbox.runs, "cases.watched:build", cluster=NO_TENSORFLOW)
+    submit = Submit(sandbox, "local[2]", config, conf=conf)
     assert submit.wait(within_s=60) == 2
     output = submit.output()
     assert output[-1].startswith(f"PreflightError: the executors' Python, {bare} on ")

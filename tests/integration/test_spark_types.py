@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from integration.session import settings
 from lakes import batches, deal, lake_config, no_filter, plan_lake
 from pyspark.sql import DataFrame, SparkSession
 
@@ -131,11 +132,10 @@ FILL = {"who.age": -1, "who.of.city": "?", "who.of.scores": 7}
 
 
 @pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    session = builder.config("spark.sql.session.timeZone", "UTC").getOrCreate()
-    yield session
-    session.stop()
+def spark(spark: SparkSession) -> Iterator[SparkSession]:
+    changed = {"spark.sql.session.timeZone": "UTC", "spark.sql.parquet.outputTimestampType": "INT96"}
+    with settings(spark, changed):
+        yield spark
 
 
 @pytest.fixture

@@ -235,7 +235,7 @@ def test_a_night_whose_data_has_drifted_is_refused_and_runs_once_it_is_mended(
     nights = {date: write_rows(tmp_path / date) for date in (FIRST, SECOND, THIRD)}
 
     def night(date: str) -> dict[str, Any]:
-        config = job(nights[date], local.sandbox.runs, "cases.watched:build", name="drift")
+        config = job(nights[date], local.sandbox.runs, "cases.watched:build", name="drift", cluster={"workers": 1})
         drift = {"row_ratio": [0.5, 2], "js": 0.1, "columns": True}
         config["data"]["checks"] = {"refuse": {"drift": drift, "columns": {"a": {"max": 100}}}}
         return config

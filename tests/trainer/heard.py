@@ -19,7 +19,7 @@ def telling(params: Mapping[str, Any]) -> list[Any]:
 
     class Telling(keras.callbacks.Callback):  # type: ignore[misc, name-defined]
         def say(self, what: str, **more: Any) -> None:
-            with Path(params["told"]).open("a", encoding="utf-8") as file:
+            with Path(params["heard"]).open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"what": what, **more}) + "\n")
 
         def on_train_begin(self, logs: Any = None) -> None:

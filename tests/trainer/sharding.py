@@ -31,6 +31,7 @@ TABLES = (600_000, 300_000)
 """Rows of two tables: one is larger than a part."""
 
 WIDTH = 16
+STEP = 7
 TIMEOUT_S = 120
 
 
@@ -47,11 +48,12 @@ class Variable(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What has come of a checkpoint that a coordinator has had written.
+    """What has come of a checkpoint that a coordinator has had written, and of another one after it.
 
     Attributes:
         others: What `write` says that servers have written.
         settled: What `settle` says.
+        settled_again: What it says of the other one, of which a file has vanished.
         grown_mib: By how much the coordinator grew meanwhile.
         bare: The checksums as a function finds them that has captured no handle of a variable, plus one each.
         captured: Tensors that this function has captured.
@@ -60,6 +62,7 @@ class Written(NamedTuple):
     variables: list[Variable]
     others: tuple[str, ...]
     settled: str
+    settled_again: str
     grown_mib: float
     bare: list[int]
     captured: int
@@ -149,11 +152,11 @@ def fill(variables: Sequence[Any], start: int = 0) -> None:
 
 
 def write(cluster: ClusterSpec, flavour: str, folder: Path, vanishes: str) -> Written:
-    """Writes and uploads a checkpoint as the coordinator of a gang.
+    """Writes and uploads two checkpoints as the coordinator of a gang.
 
     Args:
-        folder: Where its own files are to be.
-        vanishes: File that is removed from the servers' disks before they upload.
+        folder: Where its own files of the first are to be.
+        vanishes: File of the second that is removed from the servers' disks before they upload.
     """
     checkpoint, model = _connected(cluster, flavour)
     variables = variables_of(model)
@@ -162,12 +165,15 @@ def write(cluster: ClusterSpec, flavour: str, folder: Path, vanishes: str) -> Wr
     process = psutil.Process()
     before = process.memory_info().rss
     others = checkpoint.write(folder)
-    for path in folder.parent.glob(f"ps-*/shard/{vanishes}") if vanishes else ():
-        path.unlink()
-    checkpoint.upload(Uploaded(attempt=1, node=COORDINATOR, step=7, epoch=1, done=(), keras="keras"))
+    message = Uploaded(attempt=1, node=COORDINATOR, step=STEP, epoch=1, done=(), keras="keras")
+    checkpoint.upload(message)
     settled = checkpoint.settle()
     grown = process.memory_info().rss - before
-    return Written(found, others, settled, grown / 2**20, *bare)
+    assert checkpoint.write(folder.with_name("again")) == others
+    for path in folder.parent.glob(f"ps-*/shard/{vanishes}"):
+        path.unlink()
+    checkpoint.upload(message.model_copy(update={"step": STEP + 1}))
+    return Written(found, others, settled, checkpoint.settle(), grown / 2**20, *bare)
 
 
 def restore(cluster: ClusterSpec, flavour: str, paths: Sequence[Path], work: Path) -> list[list[Variable]]:
@@ -176,7 +182,7 @@ def restore(cluster: ClusterSpec, flavour: str, paths: Sequence[Path], work: Pat
     found = []
     for path in paths:
         files = tuple(sorted(file.name for file in path.iterdir()))
-        source = Restore(path=str(path), step=7, cursor=Cursor(), rows_trained=0, files=files)
+        source = Restore(path=str(path), step=STEP, cursor=Cursor(), rows_trained=0, files=files)
         checkpoint.restore(open_storage(str(path)), source, work)
         found.append(described(variables_of(model)))
     return found

@@ -85,7 +85,7 @@ def test_a_run_resumed_inside_an_epoch_counts_each_of_them_once(
     assert (stopped.rows[0].trained, stopped.rows[0].set_aside) == (192, aside)
     Path(stopped.path, "result.json").unlink()  # as if the driver had been killed before its end
 
-    second = job(tmp_path, 3, len(BAD))
+    second = job(tmp_path, 1, len(BAD))
     result = gang.train(second)
     updates = updates_of(first)[:3] + updates_of(second, cursor)
     assert sorted(row for update in updates for row in update) == sorted(set(range(ROWS)) - BAD)

@@ -57,6 +57,7 @@ def test_the_click_model_beats_the_click_rates_of_users_and_items(tmp_path: Path
         "data.validation.path": lake / "next_day",
         "output.path": tmp_path / "runs",
         "train.epochs": 2,
+        "cluster.workers": 1,  # several make the same updates: test_sharded_embedding.py
     }
     config = sparktf.load_config(JOBS / "conf/clicks.yaml", [f"{key}={value}" for key, value in changed.items()])
     result = gang.train(config)

@@ -68,7 +68,7 @@ def sliced(folder: Path, column: str, value: int) -> str:
 @pytest.mark.parametrize(
     ("flavour", "cluster"), only(("keras", TWO_WORKERS), of=[("keras", TWO_WORKERS), ("tf_keras", SERVED)])
 )
-def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
+def test_models_are_what_keras_says_of_them_on_all_rows_and_on_slices_and_one_out_of_bounds_is_kept_back(
     flavour: str,
     cluster: dict[str, Any],
     tmp_path: Path,
@@ -78,12 +78,19 @@ def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
 ) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", HELD_OUT, seed=7)
-    metrics = {"loss": {"max": 100}, "val_click_auc": {"tolerance": 1}, "label_accuracy": {}, "click_mse": {}}
-    gate = {"metrics": metrics, "slices": ["label"], "min_rows": 50}
-    first = gang.train(gated(tmp_path, flavour, ALONE, gate), night, "1")
+    # An evaluator compares the last weights, which the chief exports.
+    config = gated(tmp_path, flavour, {**ALONE, "evaluator": True}, {"metrics": {"click_auc": {"min": 0.01}}})
+    first = gang.train(config, night, "1")
     assert first.comparison is not None
     assert first.comparison.reason == "nothing is published to compare with, and the model is within its bounds"
+    (difference,) = first.comparison.differences
+    assert (first.extra["published"], difference.finding, difference.rows) == (1, "good", sum(HELD_OUT))
+    held_out = str(tmp_path / "held-out")
+    said = elsewhere.submit(reference.evaluate, config, held_out, f"{first.model}/model.keras").result()
+    assert difference.challenger == pytest.approx(said["click_auc"], abs=1e-5)
 
+    metrics = {"loss": {"max": 100}, "val_click_auc": {"tolerance": 1}, "label_accuracy": {}, "click_mse": {}}
+    gate = {"metrics": metrics, "slices": ["label"], "min_rows": 50}
     # The weights of the best epoch are exported, so that the gate looks at the rows apart from what is evaluated.
     config = gated(tmp_path, flavour, cluster, gate, epochs=2, keep="best")
     result = gang.train(config, night, "2")
@@ -92,7 +99,7 @@ def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
     assert (found.promote, found.champion, found.champion_problem) == (True, "version 1", "")
     assert result.extra["published"] == 2
     champion = str(first_version(tmp_path) / "model.keras")
-    for name, where in {"": str(tmp_path / "held-out"), "label=1": sliced(tmp_path, "label", 1)}.items():
+    for name, where in {"": held_out, "label=1": sliced(tmp_path, "label", 1)}.items():
         rows = pq.read_table(where).num_rows
         shown = {d.metric: d for d in found.differences if d.slice == name}
         assert {d.rows for d in shown.values()} == {rows}
@@ -105,34 +112,28 @@ def test_both_models_are_what_keras_says_of_them_on_all_rows_and_on_slices(
         assert surrounds(shown["click_auc"])
     assert [d.slice for d in found.differences if d.metric == "loss"][1:] == slices_by_size(tmp_path)
 
-    # Version 1 is made the better of the two: it is looked at besides, on the same rows.
+    # Version 1 is made the better of the two: it is looked at besides, on the same rows. The model is out of bounds.
     auc = next(d for d in found.differences if d.metric == "click_auc")
     assert auc.champion is not None
     mode = "max" if auc.champion > auc.challenger else "min"
-    gate = {"metrics": {"val_click_auc": {"tolerance": 1, "mode": mode}}}
-    third = gang.train(gated(tmp_path, flavour, ALONE, gate, epochs=3), night, "3").comparison
-    assert third is not None
+    gate = {"metrics": {"val_click_auc": {"tolerance": 1, "mode": mode, "min": 1.0}}}
+    says = r"click_auc 0\.\d+ is not within gate.metrics.click_auc: min: 1"
+    for _ in range(2):  # submitted again, it says the same
+        with pytest.raises(GatedError, match=says) as error:
+            gang.train(gated(tmp_path, flavour, ALONE, gate, epochs=3), night, "3")
+    assert "out of bounds" in gang.output.getvalue()
+    assert sorted(path.name for path in first_version(tmp_path).parent.iterdir() if path.is_dir()) == ["1", "2"]
+    # Of the last epoch the gate's pass is the evaluation: nothing is evaluated twice.
+    gated_run = error.value.result
+    assert [(e.epoch, e.rows) for e in gated_run.validation] == [(epoch, sum(HELD_OUT)) for epoch in range(3)]
+    third = gated_run.comparison
+    assert third.differences[0].challenger == gated_run.validation[-1].values["click_auc"]
     assert (third.champion, third.anchor and third.anchor.label) == ("version 2", "version 1, the best of the last 7")
     assert third.differences[0].champion == pytest.approx(auc.challenger, abs=1e-5)
-    (beside,) = third.anchor.differences if third.anchor else ()
+    (beside,) = third.anchor.differences
     assert (beside.challenger, beside.rows) == (third.differences[0].challenger, sum(HELD_OUT))
     assert beside.champion == pytest.approx(auc.champion, abs=1e-5)
     assert surrounds(beside, -1 if mode == "min" else 1)
-
-
-def test_an_evaluator_compares_the_last_weights_which_the_chief_exports(
-    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor, night: Night
-) -> None:
-    lake.write(tmp_path / "lake", [300, 100])
-    lake.write(tmp_path / "held-out", HELD_OUT, seed=7)
-    config = gated(tmp_path, "keras", {**ALONE, "evaluator": True}, {"metrics": {"click_auc": {"min": 0.01}}})
-    result = gang.train(config, night, "1")
-    (difference,) = result.comparison.differences if result.comparison is not None else ()
-    assert (result.extra["published"], difference.finding, difference.rows) == (1, "good", sum(HELD_OUT))
-    said = elsewhere.submit(
-        reference.evaluate, config, str(tmp_path / "held-out"), f"{result.model}/model.keras"
-    ).result()
-    assert difference.challenger == pytest.approx(said["click_auc"], abs=1e-5)
 
 
 def first_version(folder: Path) -> Path:
@@ -179,18 +180,3 @@ def surrounds(difference: Difference, sign: int = 1) -> bool:
 def slices_by_size(folder: Path) -> list[str]:
     labels = pq.read_table(folder / "held-out")["label"].value_counts().to_pylist()
     return [f"label={found['values']}" for found in sorted(labels, key=lambda found: -found["counts"])]
-
-
-def test_a_model_out_of_bounds_is_kept_back_and_the_run_is_over(tmp_path: Path, gang: LocalGang, night: Night) -> None:
-    lake.write(tmp_path / "lake", [100])
-    lake.write(tmp_path / "held-out", [60], seed=7)
-    config = gated(tmp_path, "keras", ALONE, {"metrics": {"click_auc": {"min": 1.0}}})
-    for _ in range(2):  # submitted again, it says the same
-        with pytest.raises(GatedError, match=r"click_auc 0\.\d+ is not within gate.metrics.click_auc: min: 1") as error:
-            gang.train(config, night, "1")
-    assert not (tmp_path / "runs/job/serving").exists()
-    # Of the last epoch the gate's pass is the evaluation: nothing is evaluated twice.
-    result = error.value.result
-    assert [(e.epoch, e.rows) for e in result.validation] == [(0, 60)]
-    assert result.comparison.differences[0].challenger == result.validation[0].values["click_auc"]
-    assert "out of bounds" in gang.output.getvalue()

@@ -14,11 +14,11 @@ from sparktf.config.job import JobConfig
 from sparktf.errors import BadValueError, CorruptFileError, ModelError, Verdict
 
 
-def leaving(folder: Path, how: str) -> JobConfig:
+def leaving(folder: Path, how: str, workers: int = 2) -> JobConfig:
     """Returns the configuration of a loop that ends in one of several ways: see `zoo.leaves`."""
     lake.write(folder / "lake", [200, 200])
     train = {"batch_size": 64, "epochs": 4}
-    return lake.job(folder, "leaves", workers=2, params={"how": how}, data=lake.NUMBERS_TO_LABEL, train=train)
+    return lake.job(folder, "leaves", workers=workers, params={"how": how}, data=lake.NUMBERS_TO_LABEL, train=train)
 
 
 @pytest.mark.parametrize(
@@ -37,22 +37,23 @@ def test_a_loop_that_leaves_its_epochs_early_is_done(
 
 
 @pytest.mark.parametrize(
-    ("how", "reason"),
+    ("how", "workers", "reason"),
     [
-        ("before restore", r"returned without calling node\.restore"),
-        ("before epochs", r"returned without looping over node\.epochs\(\)"),
-        ("before a report", r"returned in epoch 0 without reporting a row: call node\.report"),
+        ("before restore", 1, r"returned without calling node\.restore"),
+        ("before epochs", 1, r"returned without looping over node\.epochs\(\)"),
+        ("before a report", 1, r"returned in epoch 0 without reporting a row: call node\.report"),
         (
             "batches left",
+            2,
             r"reported 32 of the 200 rows of its share of epoch 0 before it went on: train and report",
         ),
     ],
 )
 def test_a_function_that_does_not_train_what_it_should_is_the_models_failure(
-    how: str, reason: str, tmp_path: Path, gang: LocalGang
+    how: str, workers: int, reason: str, tmp_path: Path, gang: LocalGang
 ) -> None:
     with pytest.raises(ModelError, match=rf"train\(node\) {reason}") as failure:
-        gang.train(leaving(tmp_path, how))
+        gang.train(leaving(tmp_path, how, workers))
     assert failure.value.result.verdict is Verdict.MODEL_FAILED
     assert len(failure.value.result.attempts) == 1
 

@@ -162,12 +162,29 @@ def test_agents_of_an_executor_share_a_nursery_and_each_is_told_of_its_own_train
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
 
 
-def test_who_comes_after_a_nursery_was_killed_has_another_one(tmp_path: Path) -> None:
+def test_a_nursery_that_answers_late_once_forks_the_next_trainer_and_who_comes_after_it_was_killed_has_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = Sharing.of(tmp_path, "first")
-    trainer = first.trainer()
-    os.kill(trainer.parent, signal.SIGKILL)
-    assert _code_of(trainer) == -signal.SIGKILL
-    _end_of(trainer)
+    before = first.trainer()
+    nursery = psutil.Process(before.parent)
+    nursery.suspend()
+    monkeypatch.setattr(KNOBS, "nursery_answer_s", 0.3)
+    with pytest.raises(OSError, match=r"it did not answer within 0\.3 s"):
+        first.trainer()
+    nursery.resume()
+    monkeypatch.undo()
+    after = first.trainer()
+    assert (after.parent, before.poll()) == (nursery.pid, None)
+    others = {process.pid for process in nursery.children()} - {before.pid, after.pid}
+    wait_for("who was forked too late ends", lambda: not any(psutil.pid_exists(pid) for pid in others), within_s=60)
+    after.kill()
+    assert _code_of(after) == -signal.SIGKILL
+
+    nursery.kill()
+    assert _code_of(before) == -signal.SIGKILL
+    for rest in (before, after):
+        _end_of(rest)
     with pytest.raises(OSError, match="it died with exit code -9"):
         first.trainer()
     assert first.nursery.has_ended()
@@ -179,30 +196,6 @@ def test_who_comes_after_a_nursery_was_killed_has_another_one(tmp_path: Path) ->
     assert not second.nursery.has_ended()
     second.nursery.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second"]
-
-
-def test_a_nursery_that_answers_late_once_forks_the_next_trainer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agent = Sharing.of(tmp_path, "agent")
-    before = agent.trainer()
-    nursery = psutil.Process(before.parent)
-    nursery.suspend()
-    monkeypatch.setattr(KNOBS, "nursery_answer_s", 0.3)
-    with pytest.raises(OSError, match=r"it did not answer within 0\.3 s"):
-        agent.trainer()
-    nursery.resume()
-    monkeypatch.undo()
-    after = agent.trainer()
-    assert (after.parent, before.poll()) == (nursery.pid, None)
-    others = {process.pid for process in nursery.children()} - {before.pid, after.pid}
-    wait_for("who was forked too late ends", lambda: not any(psutil.pid_exists(pid) for pid in others), within_s=60)
-    after.kill()
-    assert _code_of(after) == -signal.SIGKILL
-    agent.nursery.close()
-    for rest in (before, after):
-        _end_of(rest)
-    assert not psutil.wait_procs([nursery], timeout=30)[1]
 
 
 def _code_of(trainer: ForkedProcess) -> int | None:

@@ -18,17 +18,21 @@ from sparktf.wire.uploads import Uploaded
 FLAVOURS = ("keras", "tf_keras")
 
 
+VANISHED = "ckpt.data-00001-of-00010"
+
+
 class Committed(NamedTuple):
-    """A checkpoint of two servers.
+    """A checkpoint of two servers, and another one of which a file has vanished.
 
     Attributes:
-        path: Where it is committed.
-        uploads: What each server has told.
+        path: Where the first is committed.
+        uploads: What each server has told of it; `again` likewise, of the other one.
     """
 
     path: Path
     written: Written
     uploads: list[Uploaded]
+    again: list[Uploaded]
 
 
 def job(folder: Path) -> JobConfig:
@@ -36,15 +40,15 @@ def job(folder: Path) -> JobConfig:
     return lake.job(folder, "everything", data=lake.EVERYTHING, cluster=cluster)
 
 
-def commit(folder: Path, flavour: str, vanishes: str = "") -> Committed:
-    """Has two servers write a checkpoint, and commits it as it came."""
+def commit(folder: Path, flavour: str) -> Committed:
+    """Has two servers write both checkpoints, and commits the first as it came."""
     with Servers(job(folder), 2, folder) as servers:
-        written = servers.run(sharding.write, flavour, folder / "own", vanishes)
-        uploads = servers.uploaded()
-    (staged,) = (folder / "runs/job/r/checkpoints/_tmp").iterdir()
+        written = servers.run(sharding.write, flavour, folder / "own", VANISHED)
+        uploads, again = servers.uploaded(), servers.uploaded()
+    (staged,) = (folder / "runs/job/r/checkpoints/_tmp").glob(f"*{sharding.STEP}")
     for path in (folder / "own").iterdir():
         shutil.move(path, staged / path.name)
-    return Committed(staged, written, uploads)
+    return Committed(staged, written, uploads, again)
 
 
 def checksums(variables: list[Variable]) -> list[int]:
@@ -142,10 +146,9 @@ def test_a_file_that_was_not_written_or_is_too_short_is_refused(tmp_path: Path, 
     assert left == ["part-1"]
 
 
-def test_a_server_whose_file_has_vanished_says_so(tmp_path: Path) -> None:
-    vanished = "ckpt.data-00001-of-00010"
-    _, written, (first, second) = commit(tmp_path, "keras", vanished)
-    assert first.error.startswith(f"ps 0: {vanished} vanished from ")
+def test_a_server_whose_file_has_vanished_says_so(committed: Committed) -> None:
+    first, second = committed.again
+    assert first.error.startswith(f"ps 0: {VANISHED} vanished from ")
     assert first.files == ()
-    assert (second.error, vanished in written.others) == ("", True)
-    assert written.settled.startswith(f"ps 0: {vanished} vanished from ")
+    assert (second.error, VANISHED in committed.written.others) == ("", True)
+    assert committed.written.settled_again.startswith(f"ps 0: {VANISHED} vanished from ")

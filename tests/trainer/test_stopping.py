@@ -123,8 +123,8 @@ def assert_stopped(result: RunResult, best: int, metric: str, value: float) -> N
     assert (result.steps, result.epochs) == ((last + 1) * STEPS, last + 1)
 
 
-def test_a_run_stops_where_it_would_have_although_it_was_resumed_under_another_strategy(
-    tmp_path: Path, gang: LocalGang
+def test_a_run_stops_where_it_would_have_although_it_was_resumed_under_another_strategy_and_exports_its_best_weights(
+    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", [150], seed=7)
@@ -134,12 +134,17 @@ def test_a_run_stops_where_it_would_have_although_it_was_resumed_under_another_s
     for attempt in range(2):
         Path(begun.path, "result.json").unlink()  # as if the driver had been killed before its end
         said = gang.output.tell()
-        result = gang.train(spoiled(tmp_path, TWO_WORKERS, {"keep": "best"}, **held_out))
+        config = spoiled(tmp_path, TWO_WORKERS, {"keep": "best"}, **held_out)
+        result = gang.train(config)
         best = min(result.validation, key=lambda e: e.values["loss"])
         assert_stopped(result, best.epoch, "val_loss", best.values["loss"])
         assert [e.epoch for e in result.validation] == list(range(best.epoch + PATIENCE + 1))
         assert result.kept is not None
-        assert result.kept.epoch == best.epoch
+        assert result.kept.epoch == best.epoch < 2, "the model was not spoiled"
+        exported = elsewhere.submit(
+            reference.evaluate, config, str(tmp_path / "held-out"), f"{result.model}/model.keras"
+        ).result()
+        assert best.values == pytest.approx(exported, abs=1e-5)
         assert result.attempts[0].from_step == (2 * STEPS if attempt == 0 else result.steps)
         gang.output.seek(said)
         assert "has not improved for 2 epochs" in gang.output.read()
@@ -175,7 +180,7 @@ def test_a_run_that_has_little_time_ends_inside_an_epoch_and_publishes_what_it_h
     assert "train" not in refused.value.result.seconds, "the driver looks before it asks for nodes"
     once = spoiled(tmp_path, TWO_WORKERS, {"max_steps": 1, "batch_size": 2, "epochs": 1})
     start_s = gang.train(once, run_id="once").duration_s
-    result = gang.train(limited(2 * start_s + 5, start_s / 2))
+    result = gang.train(limited(2 * start_s + 3, start_s / 2))
     assert result.stopped is not None
     assert (result.stopped.reason, result.stopped.step) == ("max_seconds", result.steps)
     assert "in epoch 1: train.max_seconds: " in result.stopped.text
@@ -196,21 +201,28 @@ def test_a_run_that_has_little_time_ends_inside_an_epoch_and_publishes_what_it_h
     assert (Path(again.model) / "model.keras").exists()
 
 
-def test_a_lower_learning_rate_is_in_force_at_once_and_after_a_resume_under_another_strategy(
+def test_a_lower_learning_rate_is_in_force_at_once_and_after_a_resume_and_callbacks_hear_of_each_epoch(
     tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
+    """Under another strategy, too. The callbacks are called on the chief alone, and end the training."""
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", [150], seed=7)
     never_better = {"metric": "loss", "patience": 1, "min_delta": 1e6, "factor": 1e-6}
 
     def lowering(epochs: int, cluster: dict[str, Any]) -> JobConfig:
+        heard = {"heard": str(tmp_path / "heard"), "last": 3}
         return lake.job(
             tmp_path,
             "everything",
             cluster=cluster,
-            params={"flavour": "keras", "rows": 400, "learning_rate": 0.2},
+            params={"flavour": "keras", "rows": 400, "learning_rate": 0.2, **heard},
             data={**lake.EVERYTHING, "validation": {"path": str(tmp_path / "held-out")}},
-            train={"batch_size": 64, "epochs": epochs, "reduce_lr_on_plateau": never_better},
+            train={
+                "batch_size": 64,
+                "epochs": epochs,
+                "reduce_lr_on_plateau": never_better,
+                "callbacks": "trainer.heard:telling",
+            },
         )
 
     def assert_its_loss_is_that_of_its_weights(config: JobConfig, result: RunResult) -> None:
@@ -219,59 +231,40 @@ def test_a_lower_learning_rate_is_in_force_at_once_and_after_a_resume_under_anot
         expected = elsewhere.submit(reference.evaluate, config, lake, exported).result()
         assert result.metrics["train"]["loss"] == pytest.approx(expected["loss"], abs=1e-4)
 
+    def heard() -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in (tmp_path / "heard").read_text(encoding="utf-8").splitlines()]
+        (tmp_path / "heard").unlink()
+        assert lines[::2] == lines[1::2], "two callbacks are told the same, whatever one does with it"
+        return lines[::2]
+
     begun = gang.train(lowering(3, SERVED))
     assert_its_loss_is_that_of_its_weights(lowering(3, SERVED), begun)
     assert begun.metrics["train"]["learning_rate"] == pytest.approx(0.2e-6)
     first, second, third = (e.values["loss"] for e in begun.validation)
     assert abs(first - second) > 1e-3
     assert third == pytest.approx(second, abs=1e-4)
+    assert begun.stopped is None
+    before = heard()
+    epochs = [f"{when} {epoch}" for epoch in range(3) for when in ("begin", "end")]
+    assert [line["what"] for line in before] == ["begin", *epochs, "end"]
+
     Path(begun.path, "result.json").unlink()
-    result = gang.train(lowering(4, TWO_WORKERS))
-    assert_its_loss_is_that_of_its_weights(lowering(4, TWO_WORKERS), result)
+    config = lowering(6, TWO_WORKERS)
+    result = gang.train(config)
+    assert_its_loss_is_that_of_its_weights(config, result)
     assert result.attempts[0].from_step == 3 * STEPS
     assert result.metrics["train"]["learning_rate"] == pytest.approx(0.2e-12)
     assert result.validation[3].values["loss"] == pytest.approx(third, abs=1e-4)
-    assert result.stopped is None
-
-
-def test_callbacks_hear_of_each_epoch_on_the_chief_alone_and_may_end_the_training(
-    tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
-) -> None:
-    lake.write(tmp_path / "lake", [300, 100])
-    lake.write(tmp_path / "held-out", [150], seed=7)
-
-    def hearing(epochs: int, cluster: dict[str, Any]) -> JobConfig:
-        return lake.job(
-            tmp_path,
-            "metered",
-            cluster=cluster,
-            params={"flavour": "keras", "told": str(tmp_path / "told"), "last": 1},
-            data={**lake.METERED, "validation": {"path": str(tmp_path / "held-out")}},
-            train={"batch_size": 64, "epochs": epochs, "callbacks": "trainer.heard:telling"},
-        )
-
-    def told() -> list[dict[str, Any]]:
-        lines = [json.loads(line) for line in (tmp_path / "told").read_text(encoding="utf-8").splitlines()]
-        (tmp_path / "told").unlink()
-        assert lines[::2] == lines[1::2], "two callbacks are told the same, whatever one does with it"
-        return lines[::2]
-
-    begun = gang.train(hearing(1, SERVED))
-    first = told()
-    assert [line["what"] for line in first] == ["begin", "begin 0", "end 0", "end"]
-    Path(begun.path, "result.json").unlink()
-    config = hearing(5, TWO_WORKERS)
-    result = gang.train(config)
-    again = told()
-    assert [line["what"] for line in again] == ["begin", "end 0", "begin 1", "end 1", "end"]
-    assert again[1]["logs"] == pytest.approx(first[2]["logs"], abs=1e-5)
+    again = heard()
+    assert [line["what"] for line in again] == ["begin", "end 2", "begin 3", "end 3", "end"]
+    assert again[1]["logs"] == pytest.approx(before[6]["logs"], abs=1e-5)
     assert again[3]["logs"] == again[4]["logs"]
-    validated = {f"val_{name}": value for name, value in result.validation[1].values.items()}
-    assert again[3]["logs"] == pytest.approx({"loss": result.metrics["train"]["loss"], **validated}, abs=1e-6)
+    validated = {f"val_{name}": value for name, value in result.validation[3].values.items()}
+    assert again[3]["logs"] == pytest.approx({**result.metrics["train"], **validated}, abs=1e-6)
     weights = elsewhere.submit(reference.weights_of, config, f"{result.model}/model.keras").result()
     assert again[3]["weight"] == pytest.approx(sum(float(abs(weight).sum()) for weight in weights), rel=1e-5)
     assert result.stopped is not None
-    assert (result.stopped.reason, result.stopped.epoch, result.steps) == ("callbacks", 1, 2 * STEPS)
+    assert (result.stopped.reason, result.stopped.epoch, result.steps) == ("callbacks", 3, 4 * STEPS)
 
 
 @pytest.mark.parametrize(

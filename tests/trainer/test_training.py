@@ -164,7 +164,10 @@ def test_checkpoints_by_time_are_saved_by_all_workers_alike(
     assert weights_differ(elsewhere, config, result, updates_of(config)) <= TOLERANCE
 
 
-@pytest.mark.more("trainer/test_bad_rows.py::test_a_run_resumed_inside_an_epoch_counts_each_of_them_once")
+@pytest.mark.more(
+    "trainer/test_bad_rows.py::test_a_run_resumed_inside_an_epoch_counts_each_of_them_once",
+    "trainer/test_training.py::test_a_low_level_loop_resumes_with_every_row_trained_once",
+)
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_run_resumed_inside_an_epoch_on_more_workers_goes_on_exactly(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor

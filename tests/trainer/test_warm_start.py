@@ -74,11 +74,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory, gang: LocalGang) -> RunRes
 @pytest.mark.parametrize(
     ("flavour", "first", "others", "more"),
     [
-        ("keras", None, [ONE_PROCESS, SERVED], {}),
+        ("keras", None, [SERVED], {}),
+        pytest.param("keras", None, [ONE_PROCESS], {}, marks=pytest.mark.more),
         pytest.param("tf_keras", SERVED, [TWO_WORKERS], {}, marks=pytest.mark.more),
         ("keras", ONE_PROCESS, [ONE_PROCESS], {"lambda": True}),
     ],
-    ids=["keras", "tf_keras", "what Keras does not load"],
+    ids=["keras", "keras in one process", "tf_keras", "what Keras does not load"],
 )
 def test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry(
     flavour: str,

@@ -81,28 +81,6 @@ def waiting(spark: SparkSession, folder: str) -> DataFrame:
     return spark.createDataFrame([("done",)], "told string")
 
 
-def streamed(spark: SparkSession, folder: str) -> DataFrame:
-    """Returns what is said to rows that come in a stream of Spark's old kind, from a cluster that goes on."""
-    streams: Any = StreamingContext(spark.sparkContext, 1)
-    cluster = TFCluster.run(
-        spark.sparkContext, enough, {"folder": folder}, 1, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
-    )
-    calls: list[Callable[[], Any]] = [
-        lambda: cluster.train(streams.textFileStream(folder)),
-        lambda: cluster.inference(streams.textFileStream(folder).map(str)),
-        lambda: cluster.shutdown(streams),
-    ]
-    said: list[tuple[str]] = []
-    for call in calls:
-        try:
-            call()
-        except SparkTFError as error:
-            said.append((str(error),))
-    cluster.train(uneven(spark), 1)
-    cluster.shutdown()
-    return spark.createDataFrame(said, "said string")
-
-
 def trained(args: dict[str, Any], ctx: Any) -> None:
     """Trains a line with MultiWorkerMirroredStrategy, as long as there are rows."""
     import numpy as np
@@ -144,13 +122,28 @@ def trained(args: dict[str, Any], ctx: Any) -> None:
 
 
 def synchronous(spark: SparkSession, folder: str) -> DataFrame:
-    """Trains synchronously on partitions of different sizes: all workers make as many steps."""
+    """Trains synchronously on partitions of different sizes: all workers make as many steps.
+
+    Returns what is said before to rows that come in a stream of Spark's old kind; the cluster goes on.
+    """
+    streams: Any = StreamingContext(spark.sparkContext, 1)
     cluster = TFCluster.run(
         spark.sparkContext, trained, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
     )
+    calls: list[Callable[[], Any]] = [
+        lambda: cluster.train(streams.textFileStream(folder)),
+        lambda: cluster.inference(streams.textFileStream(folder).map(str)),
+        lambda: cluster.shutdown(streams),
+    ]
+    said: list[tuple[str]] = []
+    for call in calls:
+        try:
+            call()
+        except SparkTFError as error:
+            said.append((str(error),))
     cluster.train(uneven(spark), 1)
     cluster.shutdown(grace_secs=1)
-    return spark.createDataFrame([("done",)], "told string")
+    return spark.createDataFrame(said, "said string")
 
 
 def squared(args: list[str], ctx: Any) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import BinaryClassificationEvaluator, RegressionEvaluator
 from pyspark.ml.feature import VectorAssembler
@@ -16,9 +15,14 @@ from pyspark.sql import functions as f
 from sparktf.errors import ConfigError
 from sparktf.ml import KerasEstimator, KerasModel
 
+if TYPE_CHECKING:
+    import keras  # in models alone: who drives a search needs no TensorFlow
+
 
 def linear(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     """Returns a model of one number."""
+    import keras
+
     x = keras.Input((params["num_features"],), name="features")
     model = keras.Model(x, keras.layers.Dense(1, name="label")(x))
     model.compile(keras.optimizers.SGD(params.get("rate", 0.1)), "mse")
@@ -27,6 +31,8 @@ def linear(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
 
 def chance(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     """Returns a model of the chance of the second class."""
+    import keras
+
     x = keras.Input((params["num_features"],), name="features")
     model = keras.Model(x, keras.layers.Dense(1, "sigmoid", name="label")(x))
     model.compile(keras.optimizers.Adam(0.1), "binary_crossentropy")
@@ -52,56 +58,49 @@ def states_of(spark: SparkSession, group: str) -> list[str]:
 
 
 def regression(spark: SparkSession, lake: str, folder: str) -> DataFrame:
-    """Fits a pipeline, saves it, and returns what the pipeline that was loaded again predicts."""
-    rows = of_rows(spark, lake).withColumn("held", f.col("id") % 10 == 0)
-    assembler = VectorAssembler(inputCols=["a", "b"], outputCol="features")
-    estimator = KerasEstimator(
-        model="cases.pipelines:linear", epochs=4, batchSize=50, validationIndicatorCol="held", outputPath=folder
-    )
-    fitted = Pipeline(stages=[assembler, estimator]).fit(rows)
-    fitted.write().overwrite().save(f"{folder}/saved")
-    loaded = PipelineModel.load(f"{folder}/saved")
-    assert loaded.stages[1].uid == fitted.stages[1].uid
-    first = {row.id: row.prediction for row in fitted.transform(rows).collect()}
-    again = {row.id: row.prediction for row in loaded.transform(rows).collect()}
-    assert first == again
-    # Over the very files that it was loaded from, and its stage over its own.
-    loaded.write().overwrite().save(f"{folder}/saved")
-    stage = loaded.stages[1]
-    assert isinstance(stage, KerasModel)
-    alone = stage.path.removesuffix("/model")
-    stage.write().overwrite().save(alone)
-    assert KerasModel.load(alone).uid == stage.uid
-    return PipelineModel.load(f"{folder}/saved").transform(rows).select("id", "label", "prediction")
+    """Fits a pipeline, saves it over all that it has been, and returns what the last of it predicts, once loaded.
 
-
-def overwritten(spark: SparkSession, lake: str, folder: str) -> DataFrame:
-    """Saves a pipeline over the folder that the run of its model lies in; its stage alone is refused that."""
-    rate = 0.05
+    That is the folder that the run of its model lies in, which its stage alone is refused, and its own files.
+    """
+    rate = 0.1
 
     def build(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
         return linear({**params, "rate": rate}, assets)
 
-    estimator = KerasEstimator(model=build, inputCols=["a", "b"], outputPath=folder)
-    rows = of_rows(spark, lake)
-    pipeline = Pipeline(stages=[estimator]).fit(rows)
-    fitted = pipeline.stages[0]
-    assert isinstance(fitted, KerasModel)
+    rows = of_rows(spark, lake).withColumn("held", f.col("id") % 10 == 0)
+    assembler = VectorAssembler(inputCols=["a", "b"], outputCol="features")
+    estimator = KerasEstimator(model=build, epochs=4, batchSize=50, validationIndicatorCol="held", outputPath=folder)
+    fitted = Pipeline(stages=[assembler, estimator]).fit(rows)
+    stage = fitted.stages[1]
+    assert isinstance(stage, KerasModel)
     try:
-        fitted.write().overwrite().save(folder)
+        stage.write().overwrite().save(folder)
     except ConfigError as error:
         assert "the model's own files" in str(error)
     else:
         raise AssertionError("the stage alone was saved over its run")
-    first = {row.id: row.prediction for row in pipeline.transform(rows).collect()}
+    first = predictions(fitted, rows)
     # Spark deletes what is there before any stage is asked.
-    pipeline.write().overwrite().save(folder)
-    again = {row.id: row.prediction for row in pipeline.transform(rows).collect()}
-    assert first == again
-    pipeline.write().overwrite().save(folder)
-    loaded = {row.id: row.prediction for row in PipelineModel.load(folder).transform(rows).collect()}
-    assert first == loaded
-    return rows
+    fitted.write().overwrite().save(folder)
+    assert predictions(fitted, rows) == first
+    fitted.write().overwrite().save(folder)
+    loaded = PipelineModel.load(folder)
+    stage = loaded.stages[1]
+    assert isinstance(stage, KerasModel)
+    assert stage.uid == estimator.uid
+    # Over the very files that it was loaded from, and its stage over its own.
+    loaded.write().overwrite().save(folder)
+    alone = stage.path.removesuffix("/model")
+    stage.write().overwrite().save(alone)
+    assert KerasModel.load(alone).uid == stage.uid
+    last = PipelineModel.load(folder)
+    assert predictions(last, rows) == first
+    return last.transform(rows).select("id", "label", "prediction")
+
+
+def predictions(model: PipelineModel, rows: DataFrame) -> dict[int, float]:
+    """Returns what a model predicts for each id."""
+    return {row.id: row.prediction for row in model.transform(rows).collect()}
 
 
 def classification(spark: SparkSession, lake: str) -> DataFrame:

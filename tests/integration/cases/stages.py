@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.evaluation import MulticlassClassificationEvaluator, RegressionEvaluator
@@ -26,11 +25,16 @@ from sparktf.ml.estimator import ParamMap
 
 from .pipelines import of_rows, reservations, states_of
 
+if TYPE_CHECKING:
+    import keras  # in models alone: who drives a search needs no TensorFlow
+
 ROWS = 90
 
 
 def plain(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     """Returns a linear model that begins with zeros, of a vector or of a number and the rest of the vector."""
+    import keras
+
     if "rest" in params:
         inputs = {"first": keras.Input((), name="first"), "rest": keras.Input((params["rest"],), name="rest")}
         x = keras.layers.Concatenate()([keras.layers.Reshape((1,))(inputs["first"]), inputs["rest"]])
@@ -44,6 +48,8 @@ def plain(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
 
 def classes(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
     """Returns a model of three classes."""
+    import keras
+
     x = keras.Input((params["num_features"],), name="features")
     model = keras.Model(x, keras.layers.Dense(3, "softmax", name="label")(x))
     model.compile(keras.optimizers.Adam(params["rate"]), "sparse_categorical_crossentropy")

@@ -14,7 +14,6 @@ from tensorflowonspark import pipeline
 def train_fn(args: Any, ctx: Any) -> None:
     """Fits a line to the rows of its node; the chief's is exported."""
     import numpy as np
-    import tensorflow as tf
     from tensorflowonspark import TFNode
 
     feed = TFNode.DataFeed(ctx.mgr, input_mapping=args.input_mapping)
@@ -25,6 +24,8 @@ def train_fn(args: Any, ctx: Any) -> None:
     x, y = np.array(seen["x"], np.float32), np.array(seen["y"], np.float32)
     if ctx.job_name != "chief":
         return
+    import tensorflow as tf
+
     module = tf.Module()
     module.w = tf.Variable(np.linalg.lstsq(x, y, rcond=None)[0][:, None])
 
@@ -60,7 +61,8 @@ if __name__ == "__main__":
     model = estimator.fit(df)
     model.setInputMapping({"features": "x"}).setSignatureDefKey("serving_default").setTagSet("serve")
     told = {"params": [model.getExportDir() == f"{args.output}/model", model.getBatchSize(), estimator.getEpochs()]}
+    together = df.coalesce(1)  # each executor that scores loads TensorFlow
     for output in ("column", "text"):
-        scored = model.setOutputMapping({output: "found"}).transform(df)
+        scored = model.setOutputMapping({output: "found"}).transform(together)
         told[output] = [scored.dtypes, [repr(row.found) for row in scored.collect()]]
     Path(args.output, "scored.json").write_text(json.dumps(told))
