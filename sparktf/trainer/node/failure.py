@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 
 import tensorflow as tf
 
-from sparktf.errors import ErrorRecord, NotStoredError, SparkTFError, Verdict
+from sparktf.errors import ErrorRecord, NotStoredError, PeerLostError, SparkTFError, Verdict
 from sparktf.topology import ClusterSpec
 from sparktf.trainer.model.said import first_line, without_colours
 from sparktf.wire.trainer_spec import Function, TrainerSpec
@@ -59,7 +59,7 @@ def error_record(error: BaseException, spec: TrainerSpec, *, work: Path, time_s:
 def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verdict, str, str, bool]:
     """Returns verdict, type, one-line message, and whether only a peer's loss was seen."""
     if isinstance(error, SparkTFError):
-        return error.verdict, type(error).__name__, first_line(error), False
+        return error.verdict, type(error).__name__, first_line(error), isinstance(error, PeerLostError)
     if _is_loss_of_peers(error, len(spec.cluster.nodes())):
         said = said_of_peers(without_colours(str(error)), spec.cluster)
         return Verdict.INFRASTRUCTURE, "NodeLostError", f"{spec.node} lost its peers: {said}", True

@@ -41,14 +41,19 @@ class ModelRun(ABC):
         copy: PlainCopy,
         checkpoint: Checkpoint,
         exchange: Exchange,
+        reads: bool = True,
     ) -> None:
-        """Gives the model the weights that this attempt begins with; `checkpoint` has model and optimizer."""
+        """Gives the model the weights that this attempt begins with; `checkpoint` has model and optimizer.
+
+        Args:
+            reads: Whether this node reads them; else another one gives it its values.
+        """
         self._member = member
         self._model = model
         self._weights = Weights(member, copy, exchange)
         self._epoch_end = EpochEnd(member, self._weights, model.optimizer, exchange)
-        restored = member.saves.restore(checkpoint, model.flavour)
-        self._carried = None if restored else first_weights(member.place, model, build)
+        restored = member.saves.restore(checkpoint, model.flavour, reads=reads)
+        self._carried = None if restored or not reads else first_weights(member.place, model, build)
 
     def run(self) -> None:
         """Trains, evaluates after each epoch, exports, and ends the process."""

@@ -69,8 +69,11 @@ class Saves:
         self._make_writer = writer
         self._writer: StateWriter | None = None
 
-    def restore(self, checkpoint: Checkpoint, keras: Flavour) -> bool:
+    def restore(self, checkpoint: Checkpoint, keras: Flavour, *, reads: bool = True) -> bool:
         """Takes the objects of checkpoints, which all exist, and restores the state that this attempt starts from.
+
+        Args:
+            reads: Whether this node reads it; else another one gives it its values.
 
         Returns:
             Whether there is one.
@@ -84,7 +87,8 @@ class Saves:
         self._writer = self._make_writer(place, keras)
         if place.spec.restore is None:
             return False
-        checkpoint.restore(place.storage, place.spec.restore, place.work)
+        if reads:
+            checkpoint.restore(place.storage, place.spec.restore, place.work)
         return True
 
     @property

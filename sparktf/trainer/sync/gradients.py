@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from sparktf.errors import SparkTFError
 from sparktf.trainer.model.exchange import Array, Exchange
 
 
@@ -16,6 +17,10 @@ class GradientSum(Protocol):
     @property
     def is_padded(self) -> bool:
         """Whether sparse gradients need one number of rows on all replicas and in all updates."""
+
+    @property
+    def error(self) -> SparkTFError | None:
+        """Why a sum has failed, if its own code has raised: TensorFlow raises an error of its own for it."""
 
     def __call__(self, parts: list[Any]) -> list[Any]:
         """Returns the sums of tensors, and the rows of all replicas for each IndexedSlices; called in a replica."""
@@ -28,6 +33,7 @@ class CollectiveSum:
     """
 
     is_padded = True
+    error = None
 
     def __call__(self, parts: list[Any]) -> list[Any]:
         """See `GradientSum`."""
@@ -46,6 +52,7 @@ class ExchangeSum:
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
+        self.error: SparkTFError | None = None
 
     def __call__(self, parts: list[Any]) -> list[Any]:
         """See `GradientSum`."""
@@ -68,13 +75,9 @@ class ExchangeSum:
         ]
 
     def _summed(self, arrays: tuple[Array, ...], dense: int) -> list[Array]:
-        summed = self._exchange.sum(arrays[:dense]) if dense else []
-        return [*summed, *(np.concatenate(self._exchange.gather(rows)) for rows in arrays[dense:])]
-
-
-def take_leaders(exchange: Exchange, variables: list[Any]) -> None:
-    """Gives all members the leader's values of variables."""
-    values = exchange.from_leader([variable.numpy() for variable in variables])
-    if not exchange.leads:
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
+        try:
+            summed = self._exchange.sum(arrays[:dense])
+            return [*summed, *(np.concatenate(self._exchange.gather(rows)) for rows in arrays[dense:])]
+        except SparkTFError as error:
+            self.error = error
+            raise

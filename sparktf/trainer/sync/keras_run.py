@@ -8,14 +8,14 @@ from typing import Any
 from sparktf.sequence import Stream
 from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
-from sparktf.trainer.model.trackables import tensorflow_variable
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.model_run import ModelRun
 from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import CopyOfVariables
-from sparktf.trainer.sync.gradients import CollectiveSum, ExchangeSum, GradientSum, take_leaders
+from sparktf.trainer.sync.gradients import CollectiveSum, ExchangeSum, GradientSum
 from sparktf.trainer.sync.loop import LoopSettings, SyncLoop, Wish
+from sparktf.trainer.sync.state import MemberState
 from sparktf.trainer.sync.step import UpdateFunction
 from sparktf.trainer.sync.strategy import exchange_of
 
@@ -48,9 +48,11 @@ class KerasRun(ModelRun):
             plain = UserModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=model.model, optimizer=model.optimizer)
         copy = CopyOfVariables(model, plain, checkpoint)
-        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, exchange=exchange)
-        if isinstance(total, ExchangeSum):
-            take_leaders(exchange, [*model.variables(), *(tensorflow_variable(v) for v in model.optimizer.variables)])
+        self._state = MemberState(exchange, model) if isinstance(total, ExchangeSum) else None
+        reads = exchange.leads or self._state is None
+        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, exchange=exchange, reads=reads)
+        if self._state is not None:
+            self._state.take_leaders()
         self._loop: SyncLoop = self._make_loop(update, exchange)
         place.follow(self._loop)
 
@@ -77,12 +79,22 @@ class KerasRun(ModelRun):
         with self._member.input.open(Stream.TRAIN, epoch) as feed:
             self._loop.run_epoch(feed)
             self._member.input.report(feed, self._loop.position)
+        self._compare()
 
     def _wish(self, step: int) -> Wish:
         return Wish(save=self._member.saves.take_wish(), end=self._epoch_end.is_time_up(step))
 
     def _save(self) -> None:
+        self._compare()
         self._member.save(self._loop.position)
+
+    def _compare(self) -> None:
+        """Makes the state one that all members have, before it is stored, evaluated or exported."""
+        if self._state is not None:
+            self._state.average()
+            warning = self._state.check()
+            if warning and self._member.place.leads:
+                self._member.place.warn(warning)
 
     def _on_call(self) -> None:
         self._member.place.enter("training")

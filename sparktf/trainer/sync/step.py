@@ -87,8 +87,16 @@ class UpdateFunction:
 
         Returns:
             The mean loss over all rows of all nodes.
+
+        Raises:
+            PeerLostError: another node is lost, where the exchange says so.
         """
-        return float(self._updates(rows, counts, totals))
+        try:
+            return float(self._updates(rows, counts, totals))
+        except tf.errors.OpError as error:
+            if self._total is not None and self._total.error is not None:
+                raise self._total.error from error
+            raise
 
     def _run_updates(self, rows: Tensors, counts: Any, totals: Any) -> Any:
         ends = tf.reshape(tf.cumsum(tf.reshape(counts, [-1])), tf.shape(counts))

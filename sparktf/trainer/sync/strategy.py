@@ -16,7 +16,7 @@ from sparktf.trainer.sync.exchange.waking import Waking
 
 
 def make_strategy(nodes: int, devices: int | None) -> Any:
-    """Returns the strategy for nodes of TensorFlow's collectives; that of several reads TF_CONFIG, and connects to them here.
+    """Returns the strategy for this many nodes; that of several reads TF_CONFIG, and connects to its peers here.
 
     A single node has `devices` replicas; None is one replica, on the device that TensorFlow chooses.
     """

@@ -1,0 +1,114 @@
+"""The state that all members hold alike: taken from the leader at first, and compared before it is stored.
+
+Weights and slots need no more: all members add the same gradients to the same values. BatchNormalization's moving
+statistics are each member's own, of the rows that it has trained, and are averaged before they are evaluated, stored
+or exported: tf.distribute reads those of tf_keras so.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from sparktf.errors import ExchangeError
+from sparktf.trainer.model.exchange import Array, Exchange
+from sparktf.trainer.model.model import UserModel
+from sparktf.trainer.model.trackables import tensorflow_variable
+
+_RANDOM = ("seed_generator", "StateVar")
+"""In the names of variables of random generators, of Keras 3 and of tf_keras."""
+
+ALIKE = 1e-4
+"""Differences relative to a variable's largest value that processors of several kinds make, of which one adds in an
+order that another does not."""
+
+
+class MemberState:
+    """The variables of one member's model and optimizer."""
+
+    def __init__(self, exchange: Exchange, model: UserModel) -> None:
+        """Looks at a model that has all of its variables."""
+        self._exchange = exchange
+        self._statistics = moving_statistics(model.model)
+        own = {id(variable) for variable in self._statistics}
+        every = [*model.variables(), *(tensorflow_variable(variable) for variable in model.optimizer.variables)]
+        self._every = every
+        self._alike = [variable for variable in every if id(variable) not in own and not is_random(variable)]
+
+    def take_leaders(self) -> None:
+        """Gives all members the leader's values."""
+        self._assign(self._every)
+
+    def average(self) -> None:
+        """Makes the moving statistics those of all members."""
+        if self._statistics:
+            sums = self._exchange.sum([variable.numpy() for variable in self._statistics])
+            for variable, value in zip(self._statistics, sums, strict=True):
+                variable.assign(value / self._exchange.members)
+
+    def check(self) -> str:
+        """Compares the members' weights and slots; gives all the leader's if they differ in their last bits.
+
+        Returns:
+            A warning; "" if all bits are the same.
+
+        Raises:
+            ExchangeError: a member's differ by more than `ALIKE`.
+        """
+        sums = [zlib.crc32(np.ascontiguousarray(variable.numpy()).tobytes()) for variable in self._alike]
+        told = np.array(self._exchange.gather(np.array([zlib.crc32(np.array(sums).tobytes())])))
+        if np.all(told == told[0]):
+            return ""
+        ours = [variable.numpy() for variable in self._alike]
+        theirs = self._exchange.from_leader(ours)
+        most = max((_difference(a, b) for a, b in zip(ours, theirs, strict=True)), default=0.0)
+        differences = np.concatenate(self._exchange.gather(np.array([most])))
+        worst = int(np.argmax(differences))
+        if not differences[worst] <= ALIKE:
+            raise ExchangeError(
+                f"the weights of worker {worst} differ from the leader's by {differences[worst]:.2g} of the largest "
+                "value, which no order of adding explains: its memory may be broken, or the model's code changes "
+                "weights on its own"
+            )
+        self._assign(self._alike)
+        return (
+            f"the weights of {np.count_nonzero(differences)} workers differed from the leader's in their last bits, "
+            f"by up to {differences[worst]:.1g} of the largest value, and are the leader's now: the hosts have "
+            "processors of several kinds"
+        )
+
+    def _assign(self, variables: Sequence[Any]) -> None:
+        values = self._exchange.from_leader([variable.numpy() for variable in variables])
+        if not self._exchange.leads:
+            for variable, value in zip(variables, values, strict=True):
+                variable.assign(value)
+
+
+def moving_statistics(model: Any) -> list[Any]:
+    """Returns the moving means and variances of a model's BatchNormalization layers, as tf.Variables."""
+    norms = [layer for layer in model._flatten_layers() if _is_batch_norm(layer)]
+    found = [getattr(layer, name, None) for layer in norms for name in ("moving_mean", "moving_variance")]
+    return [tensorflow_variable(variable) for variable in found if variable is not None]
+
+
+def is_random(variable: Any) -> bool:
+    """Whether a variable is the state of a random generator: each member draws for its own rows."""
+    return any(name in variable.name for name in _RANDOM)
+
+
+def _is_batch_norm(layer: Any) -> bool:
+    return any("BatchNormalization" in cls.__name__ for cls in type(layer).__mro__)
+
+
+def _difference(ours: Array, theirs: Array) -> float:
+    """Returns the largest difference of two arrays, relative to the largest value; infinite if one is not a number."""
+    if not ours.size or not np.issubdtype(ours.dtype, np.floating):
+        return 0.0 if np.array_equal(ours, theirs) else np.inf
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    if np.any(np.isnan(a) != np.isnan(b)):
+        return np.inf
+    most = np.nanmax(np.abs(a - b), initial=0.0)
+    return float(most / max(np.nanmax(np.abs(b), initial=0.0), np.finfo(np.float32).tiny))
