@@ -152,6 +152,11 @@ class LinkedExchange:
             self._pass_along(chunks, place)
         return copies
 
+    def close(self) -> None:
+        """Closes all connections: peers that wait for this member find it gone."""
+        for link in self._links.values():
+            link.close()
+
     # ---- steps ----
 
     def _begin(self, kind: Kind) -> None:

@@ -16,8 +16,8 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -151,21 +151,19 @@ class _Meeting:
 
     def _introduced(self, sock: socket.socket, address: str) -> None:
         try:
-            self._add(*self._answer(sock))
+            with _closed_on_error(self._secured(sock, called=True)) as found:
+                self._add(self._answer(found), found)
         except (StrangerError, OSError) as error:
-            sock.close()
             if not self._is_over:
                 _log.warning("refused a connection to the exchange from %s: %s", address, error)
         finally:
             self._slots.release()
 
-    def _answer(self, sock: socket.socket) -> tuple[int, socket.socket]:
-        """Answers a caller's introduction; returns its rank, and the socket."""
-        sock.settimeout(_LIMIT_S)
+    def _answer(self, sock: socket.socket) -> int:
+        """Answers a caller's introduction; returns its rank."""
         own = self._own
-        if self._contexts is not None and sock.family != socket.AF_UNIX:
-            sock = self._contexts[0].wrap_socket(sock, server_side=True)
         hello = _exactly(sock, HELLO.size)
+        rank: int
         magic, attempt, generation, rank, called, nonce = HELLO.unpack(hello)
         if magic != _MAGIC:
             raise StrangerError(f"it began with {hello[:8]!r}")
@@ -178,7 +176,7 @@ class _Meeting:
         if not hmac.compare_digest(_exactly(sock, _PROOF_NBYTES), own.proof(b"caller", hello, challenge)):
             raise StrangerError("it does not know the run's secret")
         sock.sendall(b"+")
-        return rank, sock
+        return rank
 
     # ---- calling ----
 
@@ -187,25 +185,31 @@ class _Meeting:
         while not self._is_over:
             # A container with a network of its own has the same host's name, and another space of names.
             for family in (socket.AF_UNIX, socket.AF_INET) if is_here else (socket.AF_INET,):
-                sock = socket.socket(family)
-                try:
-                    self._add(rank, self._introduce(sock, rank, there))
-                except (StrangerError, OSError):
-                    sock.close()  # it does not listen yet
-                else:
+                with suppress(StrangerError, OSError):  # it does not listen yet
+                    with _closed_on_error(self._connected(family, rank, there)) as sock:
+                        self._introduce(sock, rank)
+                        self._add(rank, sock)
                     return
             select.select([self._waking.descriptor], [], [], _AGAIN_S)
 
-    def _introduce(self, sock: socket.socket, rank: int, there: Member) -> socket.socket:
+    def _connected(self, family: int, rank: int, there: Member) -> socket.socket:
+        with _closed_on_error(socket.socket(family)) as sock:
+            _enlarge(sock)
+            sock.settimeout(_LIMIT_S)
+            sock.connect(self._own.unix_name(rank) if family == socket.AF_UNIX else (there.host, there.port))
+            return self._secured(sock, called=False)
+
+    def _secured(self, sock: socket.socket, *, called: bool) -> socket.socket:
+        """Returns a socket after its TLS handshake, if it is to have one; closes it if that fails."""
+        with _closed_on_error(sock):
+            sock.settimeout(_LIMIT_S)
+            if self._contexts is None or sock.family == socket.AF_UNIX:
+                return sock
+            context = self._contexts[0 if called else 1]
+            return context.wrap_socket(sock, server_side=called, server_hostname=None if called else NODE_NAME)
+
+    def _introduce(self, sock: socket.socket, rank: int) -> None:
         own = self._own
-        sock.settimeout(_LIMIT_S)
-        _enlarge(sock)
-        if sock.family == socket.AF_UNIX:
-            sock.connect(own.unix_name(rank))
-        else:
-            sock.connect((there.host, there.port))
-            if self._contexts is not None:
-                sock = self._contexts[1].wrap_socket(sock, server_hostname=NODE_NAME)
         nonce = secrets.token_bytes(_NONCE_NBYTES)
         hello = HELLO.pack(_MAGIC, own.attempt, own.generation, own.rank, rank, nonce)
         sock.sendall(hello)
@@ -215,7 +219,6 @@ class _Meeting:
         sock.sendall(own.proof(b"caller", hello, challenge))
         if _exactly(sock, 1) != b"+":
             raise StrangerError("it does not take the connection")
-        return sock
 
     def _add(self, rank: int, sock: socket.socket) -> None:
         with self._changed:
@@ -226,6 +229,16 @@ class _Meeting:
                 self._found[rank].close()  # its caller has given it up
             self._found[rank] = Link(self._members[rank].name, sock)
             self._changed.notify_all()
+
+
+@contextmanager
+def _closed_on_error(sock: socket.socket) -> Iterator[socket.socket]:
+    """Closes a socket if its block fails."""
+    try:
+        yield sock
+    except BaseException:
+        sock.close()
+        raise
 
 
 def _enlarge(sock: socket.socket) -> None:

@@ -1,0 +1,60 @@
+"""Gangs of exchanges in this process: a thread for each member, as each is for one thread."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from sparktf.trainer.sync.exchange.exchange import LinkedExchange, partners
+from sparktf.trainer.sync.exchange.link import Link
+from sparktf.trainer.sync.exchange.waking import Waking
+
+_Result = TypeVar("_Result")
+
+
+class Linked:
+    """Exchanges over pairs of sockets.
+
+    Attributes:
+        members: Each member's exchange, by rank.
+        wakings: What ends their waits.
+        links: Their links, by rank and partner.
+    """
+
+    def __init__(self, members: int, *, leader: int = 0) -> None:
+        self.links: list[dict[int, Link]] = [{} for _ in range(members)]
+        for low in range(members):
+            for high in (rank for rank in partners(low, members) if rank > low):
+                one, other = socket.socketpair()
+                self.links[low][high] = Link(f"worker {high}", one)
+                self.links[high][low] = Link(f"worker {low}", other)
+        self.wakings = [Waking() for _ in range(members)]
+        self.members = [
+            LinkedExchange(rank, members, leader, links, waking, attempt=1)
+            for rank, (links, waking) in enumerate(zip(self.links, self.wakings, strict=True))
+        ]
+
+    def each(self, work: Callable[[LinkedExchange], _Result]) -> list[_Result]:
+        """Returns the results of all members, which work at once; raises the first error."""
+        with ThreadPoolExecutor(len(self.members)) as pool:
+            return list(pool.map(work, self.members))
+
+    def close(self) -> None:
+        for links in self.links:
+            for link in links.values():
+                link.close()
+        for waking in self.wakings:
+            waking.close()
+
+
+@contextmanager
+def linked(members: int, *, leader: int = 0) -> Iterator[Linked]:
+    """Members that are linked, until the end of the block."""
+    gang = Linked(members, leader=leader)
+    try:
+        yield gang
+    finally:
+        gang.close()

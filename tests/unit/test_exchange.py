@@ -1,0 +1,192 @@
+"""Sums, gathers and copies over the members of a gang: what each gets, how much each sends, and what ends a wait."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from exchanges import linked
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sparktf.errors import ExchangeError, PeerLostError
+from sparktf.trainer.sync.exchange.exchange import SMALL_NBYTES, LinkedExchange, partners
+from sparktf.trainer.sync.exchange.frames import HEADER_NBYTES, Frame, Kind
+from sparktf.trainer.sync.exchange.link import Link, Wanted
+
+TYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int32, np.int64)
+MEMBERS = st.integers(1, 9)
+
+
+def drawn(seed: int, rank: int, shapes: list[tuple[int, ...]], kind: Any) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng((seed, rank))
+    return [rng.integers(-8, 9, shape).astype(kind) for shape in shapes]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    members=MEMBERS,
+    seed=st.integers(0, 2**32),
+    kind=st.sampled_from(TYPES),
+    shapes=st.lists(st.lists(st.integers(0, 5), max_size=3).map(tuple), min_size=1, max_size=4),
+    large=st.integers(0, 3 * SMALL_NBYTES),
+)
+def test_a_sum_is_that_of_all_members_whatever_their_number_and_the_arrays(
+    members: int, seed: int, kind: Any, shapes: list[tuple[int, ...]], large: int
+) -> None:
+    every = [*shapes, (large,)]
+    given_ = [drawn(seed, rank, every, kind) for rank in range(members)]  # whole numbers: their sums are exact
+    with linked(members) as gang:
+        found = gang.each(lambda member: member.sum(given_[member.rank]))
+    expected = [np.sum([arrays[i].astype(np.float64) for arrays in given_], axis=0) for i in range(len(every))]
+    for sums in found:
+        assert [array.dtype for array in sums] == [np.dtype(kind)] * len(every)
+        for array, value in zip(sums, expected, strict=True):
+            np.testing.assert_array_equal(array.astype(np.float64), value)
+
+
+@pytest.mark.parametrize("members", [2, 3, 5, 8])
+@pytest.mark.parametrize("size", [1_000, 100_003])
+def test_all_members_hold_the_same_bits_and_the_same_again(members: int, size: int) -> None:
+    rng = np.random.default_rng(size)
+    given_ = rng.normal(size=(members, size)).astype(np.float32)
+    found = []
+    for _ in range(2):
+        with linked(members) as gang:
+            found += gang.each(lambda member: member.sum([given_[member.rank]])[0].tobytes())
+    assert len(set(found)) == 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(members=MEMBERS, seed=st.integers(0, 2**32), data=st.data())
+def test_arrays_of_any_length_are_gathered_by_rank(members: int, seed: int, data: st.DataObject) -> None:
+    lengths = data.draw(st.lists(st.integers(0, 4_000), min_size=members, max_size=members))
+    given_ = [drawn(seed, rank, [(length, 3)], np.float32)[0] for rank, length in enumerate(lengths)]
+    with linked(members) as gang:
+        for found in gang.each(lambda member: member.gather(given_[member.rank])):
+            assert len(found) == members
+            for array, expected in zip(found, given_, strict=True):
+                np.testing.assert_array_equal(array, expected)
+
+
+@pytest.mark.parametrize(("members", "leader"), [(1, 0), (2, 1), (5, 3)])
+def test_all_get_what_the_leader_has(members: int, leader: int) -> None:
+    shapes = [(700_000,), (), (0, 2), (3, 3)]
+    theirs = drawn(1, leader, shapes, np.float32)
+    with linked(members, leader=leader) as gang:
+        found = gang.each(
+            lambda member: member.from_leader(theirs if member.leads else drawn(2, member.rank, shapes, np.float32))
+        )
+    for arrays in found:
+        for array, expected in zip(arrays, theirs, strict=True):
+            np.testing.assert_array_equal(array, expected)
+
+
+def test_operations_of_all_kinds_follow_each_other() -> None:
+    with linked(3) as gang:
+
+        def work(member: LinkedExchange) -> list[float]:
+            told = []
+            for i in range(20):
+                told.append(float(member.sum([np.full(1 + i * 4_000, member.rank, np.float32)])[0][0]))
+                told.append(float(member.gather(np.full(i, member.rank))[-1].sum()))
+                told.append(float(member.from_leader([np.array(10.0 * member.rank)])[0]))
+            return told
+
+        assert gang.each(work) == [[x for i in range(20) for x in (3.0, 2.0 * i, 0.0)]] * 3
+
+
+def test_a_result_stays_until_the_next_but_one_sum() -> None:
+    with linked(2) as gang:
+
+        def work(member: LinkedExchange) -> None:
+            first = member.sum([np.ones(50_000, np.float32)])[0]
+            second = member.sum([np.full(50_000, 2, np.float32)])[0]
+            assert (first == 2).all()
+            assert (second == 4).all()
+
+        gang.each(work)
+
+
+# ---- what is sent ----
+
+
+@pytest.mark.parametrize("members", [2, 3, 4, 5, 8, 9])
+def test_rounds_and_bytes_are_as_few_as_they_can_be(members: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, headers, lock = Counter[int](), Counter[int](), threading.Lock()
+    send = Link.send
+
+    def counting(self: Link, view: memoryview) -> tuple[int, Wanted]:
+        count, wanted = send(self, view)
+        with lock:
+            sent[threading.get_ident()] += count
+            headers[threading.get_ident()] += len(view) == HEADER_NBYTES and count == HEADER_NBYTES
+        return count, wanted
+
+    monkeypatch.setattr(Link, "send", counting)
+    with linked(members) as gang:
+        gang.each(lambda member: member.sum([np.ones(16, np.float32)]))
+        assert max(headers.values()) <= math.ceil(math.log2(members)) + 1
+        sent.clear()
+        headers.clear()
+        nbytes = 4 * 1_000_003
+        gang.each(lambda member: member.sum([np.ones(nbytes // 4, np.float32)]))
+        assert max(sent.values()) <= 2 * nbytes
+        assert sum(sent.values()) <= 2 * (members - 1) * nbytes + sum(headers.values()) * HEADER_NBYTES + 8 * members
+
+
+@pytest.mark.parametrize("members", range(1, 40))
+def test_whoever_has_a_link_is_linked_back_and_has_few(members: int) -> None:
+    for rank in range(members):
+        found = partners(rank, members)
+        assert all(rank in partners(other, members) for other in found)
+        assert len(found) <= math.log2(members) + 3
+
+
+# ---- what ends a wait ----
+
+
+def test_a_closed_connection_is_told_at_once_by_the_peers_name() -> None:
+    with linked(2) as gang:
+        one, other = gang.members
+        thread = threading.Timer(0.05, gang.links[1][0].close)
+        thread.start()
+        with pytest.raises(PeerLostError, match=r"the connection to worker 1 is lost: (it has closed|.*reset)"):
+            one.sum([np.ones(4, np.float32)])
+        thread.join()
+        assert other.rank == 1
+
+
+def test_a_wait_ends_with_what_another_thread_says() -> None:
+    with linked(2) as gang:
+        threading.Timer(0.05, lambda: gang.wakings[0].wake(PeerLostError("worker 1 is lost"))).start()
+        with pytest.raises(PeerLostError, match="worker 1 is lost"):
+            gang.members[0].sum([np.ones(1_000_000, np.float32)])
+
+
+def test_members_that_run_other_operations_find_out() -> None:
+    with linked(2) as gang, pytest.raises(ExchangeError, match=r"worker \d sent a message with .* where .* was due"):
+        gang.each(lambda member: member.sum([np.ones(4 + member.rank, np.float32)]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(header=st.binary(min_size=HEADER_NBYTES, max_size=HEADER_NBYTES))
+def test_no_other_header_than_the_one_that_is_due_is_taken(header: bytes) -> None:
+    due = Frame(1, 1, 7, Kind.SUM, 0, 4_096)
+    due.check(due.packed(), "worker 1")
+    with pytest.raises(ExchangeError, match="worker 1 sent"):
+        due.check(header, "worker 1")
+
+
+@pytest.mark.parametrize("name", ["attempt", "generation", "operation", "kind", "part", "nbytes"])
+def test_each_part_of_a_header_counts(name: str) -> None:
+    due = Frame(1, 1, 7, Kind.SUM, 0, 4_096)
+    changed: dict[str, Any] = {name: 2}
+    other = due._replace(**changed)
+    with pytest.raises(ExchangeError, match=f"with {name} 2 where {getattr(due, name):d} was due"):
+        due.check(other.packed(), "worker 1")

@@ -1,0 +1,179 @@
+"""How the members of a gang find each other, and what a stranger gets."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+import numpy as np
+import pytest
+
+from sparktf.errors import PeerLostError
+from sparktf.trainer.sync.exchange.exchange import LinkedExchange, partners
+from sparktf.trainer.sync.exchange.meeting import HELLO, Member, Membership, meet
+from sparktf.trainer.sync.exchange.waking import Waking
+from sparktf.wire.certificates import new_tls_material
+from sparktf.wire.security import TlsMaterial
+
+TLS = new_tls_material(datetime.datetime.now(datetime.UTC))
+SECRET = "the run's secret"
+
+
+@pytest.fixture
+def wakings() -> Iterator[list[Waking]]:
+    made = [Waking() for _ in range(5)]
+    yield made
+    for waking in made:
+        waking.close()
+
+
+def places(count: int, *, one_host: bool = False) -> list[Member]:
+    """Members at free ports of loopback, each with an address of its own but where they share a host."""
+    held = [socket.create_server(("127.0.0.1" if one_host else f"127.0.0.{i + 1}", 0)) for i in range(count)]
+    found = [Member(f"worker {i}", *listener.getsockname()) for i, listener in enumerate(held)]
+    for listener in held:
+        listener.close()
+    return found
+
+
+def membership(rank: int, tls: TlsMaterial | None = None, attempt: int = 1, secret: str = SECRET) -> Membership:
+    return Membership(rank, attempt, 1, secret, tls)
+
+
+@contextmanager
+def exchange(members: list[Member], rank: int, tls: TlsMaterial | None, waking: Waking) -> Iterator[LinkedExchange]:
+    links = meet(members, membership(rank, tls), partners(rank, len(members)), waking)
+    found = LinkedExchange(rank, len(members), 0, links, waking, attempt=1)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def mean_rank(members: list[Member], tls: TlsMaterial | None, wakings: list[Waking], rank: int) -> float:
+    """Returns the mean of a sum in which each member has its rank."""
+    with exchange(members, rank, tls, wakings[rank]) as found:
+        return float(found.sum([np.full(300_000, rank, np.float32)])[0].mean())
+
+
+@pytest.mark.parametrize("tls", [None, TLS], ids=["plain", "tls"])
+@pytest.mark.parametrize("one_host", [False, True])
+@pytest.mark.parametrize("count", [2, 5])
+def test_members_meet_whoever_comes_first_and_sum(
+    count: int, *, one_host: bool, tls: TlsMaterial | None, wakings: list[Waking]
+) -> None:
+    members = places(count, one_host=one_host)
+    with ThreadPoolExecutor(count) as pool:
+        found = pool.map(partial(mean_rank, members, tls, wakings), reversed(range(count)))
+        assert list(found) == [sum(range(count))] * count
+
+
+def test_nobody_listens_on_the_network_where_all_members_are_on_one_host(wakings: list[Waking]) -> None:
+    members = places(2, one_host=True)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(mean_rank, members, None, wakings, 0)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(members[0][1:]).close()
+        assert mean_rank(members, None, wakings, 1) == waiting.result() == 1
+
+
+def test_a_meeting_that_lacks_a_member_ends_with_what_another_thread_says(wakings: list[Waking]) -> None:
+    threading.Timer(0.05, lambda: wakings[0].wake(PeerLostError("worker 1 never came"))).start()
+    with pytest.raises(PeerLostError, match="worker 1 never came"):
+        mean_rank(places(2), None, wakings, 0)
+
+
+# ---- strangers ----
+
+
+def plain(member: Member) -> socket.socket:
+    return socket.create_connection((member.host, member.port), timeout=5)
+
+
+def with_tls(material: TlsMaterial | None) -> Callable[[Member], socket.socket]:
+    def connect(member: Member) -> socket.socket:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if material is not None:
+            context.load_cert_chain(*certificate_files[material.certificate])
+        return context.wrap_socket(plain(member))
+
+    return connect
+
+
+certificate_files: dict[str, tuple[str, str]] = {}
+FOREIGN = new_tls_material(datetime.datetime.now(datetime.UTC))
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: object) -> None:
+    for name, material in (("own", TLS), ("foreign", FOREIGN)):
+        paths = []
+        for part in ("certificate", "key"):
+            path = f"{tmp_path}/{name}.{part}"
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(getattr(material, part))
+            paths.append(path)
+        certificate_files[material.certificate] = (paths[0], paths[1])
+
+
+def hello(attempt: int = 1, generation: int = 1, rank: int = 1, called: int = 0) -> bytes:
+    return HELLO.pack(b"stfm", attempt, generation, rank, called, bytes(16))
+
+
+STRANGERS: dict[str, tuple[TlsMaterial | None, Callable[[Member], socket.socket], bytes, str]] = {
+    "nothing": (None, plain, b"", "it closed the connection"),
+    "another protocol": (None, plain, b"GET / HTTP/1.1\r\nHost: anybody\r\n\r\n" * 9, "it began with b'GET / HT'"),
+    "an older attempt": (None, plain, hello(attempt=0), "it is of attempt 0, generation 1, for member 0"),
+    "another generation": (None, plain, hello(generation=9), "it is of attempt 1, generation 9"),
+    "for another": (None, plain, hello(called=7), "for member 7"),
+    "not a partner": (None, plain, hello(rank=70), "member 70 has no connection to this one"),
+    "without the secret": (None, plain, hello() + bytes(32), "it does not know the run's secret"),
+    "no tls": (TLS, plain, hello() + bytes(32), "SSL"),
+    "no certificate": (TLS, with_tls(None), hello(), "PEER_DID_NOT_RETURN_A_CERTIFICATE"),
+    "a foreign certificate": (TLS, with_tls(FOREIGN), hello(), "CERTIFICATE_VERIFY_FAILED"),
+    "the certificate alone": (TLS, with_tls(TLS), hello() + bytes(32), "it does not know the run's secret"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGERS)
+def test_a_stranger_is_refused_and_the_members_meet(
+    name: str, wakings: list[Waking], caplog: pytest.LogCaptureFixture
+) -> None:
+    tls, connect, sent, why = STRANGERS[name]
+    members = places(2)
+    with ThreadPoolExecutor(2) as pool:
+        waiting = pool.submit(mean_rank, members, tls, wakings, 0)
+        answer = refused(connect, members[0], sent)
+        assert mean_rank(members, tls, wakings, 1) == waiting.result() == 1
+    assert len(answer) <= 48, "a challenge, and a proof that gives nothing away"
+    assert any(why in record.message for record in caplog.records), caplog.text
+
+
+def refused(connect: Callable[[Member], socket.socket], member: Member, sent: bytes) -> bytes:
+    """Connects once somebody listens, sends, and returns all that comes until the connection is closed."""
+    while True:
+        try:
+            sock = connect(member)
+        except ConnectionRefusedError:
+            continue
+        except OSError:
+            return b""
+        break
+    found = b""
+    with sock:
+        try:
+            sock.sendall(sent)
+            if not sent:
+                sock.shutdown(socket.SHUT_WR)
+            while more := sock.recv(4_096):
+                found += more
+        except OSError:
+            pass  # closed while there was something to read
+    return found
