@@ -293,6 +293,9 @@ class PretendSite:
         self._beats = 0
         self._trainer: Iterator[None] = iter(())
 
+    def is_loop(self, config: JobConfig) -> bool | None:
+        return False
+
     def preflight(self, config: JobConfig, voice: Voice) -> None:
         """See `Site`."""
         if self._driver.refusal is not None:

@@ -81,10 +81,11 @@ class ClusterConfig(Section):
         description="Range such as `30000-30100` for the ports of trainers on the executors: TensorFlow's, and one "
         "more where Spark feeds. 0 takes free ones.",
     )
-    collectives: Literal["tensorflow", "sparktf"] = Field(
-        default="tensorflow",
-        description="What sums gradients over the workers of `multi_worker_mirrored`: TensorFlow's collectives, or "
-        "sparktf's own connections.",
+    collectives: Literal["auto", "sparktf", "tensorflow"] = Field(
+        default="auto",
+        description="What sums gradients over the workers of `multi_worker_mirrored`: sparktf's own connections, or "
+        "TensorFlow's collectives. `auto`: TensorFlow's for a `train(node)` and where a node sees a GPU, else "
+        "sparktf's: [sync.md](sync.md).",
     )
     nursery: Switch = Field(
         default="auto",

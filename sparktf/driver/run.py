@@ -15,6 +15,7 @@ from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome, rhythm_of
 from sparktf.driver.commit import Committer
+from sparktf.driver.gang.collectives import choose_collectives
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.seating import Seating, attempt_result, seat_agents
@@ -44,7 +45,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage.transactions.checkpoints import steps_in
 from sparktf.wire.restore import Restore
-from sparktf.wire.trainer_spec import Training
+from sparktf.wire.trainer_spec import Collectives, Training
 
 _BEGINS = {RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
 """Event -> the phase in `RunResult.seconds` that begins with it."""
@@ -293,8 +294,16 @@ class Run:
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
             time_limit=self._time.limit(),
+            collectives=self._choose_collectives(seating),
             **models._asdict(),
         )
+
+    def _choose_collectives(self, seating: Seating) -> Collectives:
+        cluster = self._config.cluster
+        chosen = choose_collectives(cluster, is_loop=self._site.is_loop(self._config), gpus=seating.gpus)
+        if cluster.traits.several_workers and not cluster.traits.has_servers and len(seating.workers) > 1:
+            self._display.say(f"gradients are summed by {chosen.collectives}: {chosen.why}")
+        return chosen.collectives
 
     def _announce(self, number: int, seating: Seating, leader: Training) -> None:
         restore, init = leader.restore, leader.init

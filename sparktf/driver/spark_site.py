@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sparktf.clock import Clock, SystemClock
 from sparktf.config.job import JobConfig, SecurityConfig
+from sparktf.driver.code.module import parameter_count, search_path
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
 from sparktf.driver.gang.placement import Request, ask_beside
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
@@ -84,6 +85,12 @@ class SparkSite:
         refuse_run(self._scene(config, Basis.SPARK), voice.warn)
         if self._master.runs_in_driver:
             early_nursery.begin(config)
+
+    def is_loop(self, config: JobConfig) -> bool | None:
+        """See `Site`."""
+        path = search_path(config.code_folder)
+        count = parameter_count(config.modules["model"], config.function_of("model"), path)
+        return None if count is None else count == 1
 
     def plan(self, config: JobConfig, voice: Voice) -> Plan:
         """See `Site`."""

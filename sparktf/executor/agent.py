@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from sparktf.config.section import Switch
 from sparktf.errors import ControlError, RefusedError
-from sparktf.executor.forking import Nursery, named_in, wants_nursery
+from sparktf.executor.forking import Nursery, named_in, sees_gpu, wants_nursery
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.trainer_process import TrainerProcess, python_path, trainer_environment
 from sparktf.knobs import KNOBS
@@ -157,6 +157,7 @@ class Agent:
             jvm=self._process or executor_identity(),
             address=self._address(),
             container=os.environ.get("CONTAINER_ID", ""),
+            sees_gpu=sees_gpu(),
             before=self._before,
             versions=versions,
             problems=tuple(_problems(self._settings.model_module, versions)),

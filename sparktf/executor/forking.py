@@ -245,10 +245,10 @@ def wants_nursery(setting: Switch) -> bool:
     """Returns whether to fork trainers here: `auto` means on Linux without visible GPUs."""
     if setting != "auto":
         return setting == "on"
-    return sys.platform == "linux" and not _sees_gpu()
+    return sys.platform == "linux" and not sees_gpu()
 
 
-def _sees_gpu() -> bool:
+def sees_gpu() -> bool:
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return False
     return any(found for pattern in _GPUS for found in Path("/dev").glob(pattern))

@@ -73,6 +73,7 @@ class Registration(Message):
     # Number of its Spark task: of two agents of one partition, the one with the greater number was started later
     task: int = 0
     container: str = ""  # Id of its YARN container, "" elsewhere
+    sees_gpu: bool = False  # Whether its host shows a GPU
     before: str = ""  # Its id before it lost its place, "" if it is new. It displaces no other agent.
     # Why no trainer can start here, such as a missing model module; empty if one can
     problems: tuple[str, ...] = ()

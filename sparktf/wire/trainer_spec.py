@@ -20,6 +20,9 @@ from sparktf.wire.model_source import ModelSource
 from sparktf.wire.restore import Restore
 from sparktf.wire.sender import Sender, TrainerKey
 
+Collectives = Literal["sparktf", "tensorflow"]
+"""What sums gradients over workers."""
+
 
 class Placed(Message):
     """The identity and the place of a node in one attempt."""
@@ -64,6 +67,7 @@ class Training(Placed):
     init: ModelSource | None = None  # The model whose weights it begins from if there is no checkpoint
     champion: ModelSource | None = None  # The model that the trained one is compared with
     anchor: ModelSource | None = None  # Another model to compare with: see `Models`
+    collectives: Collectives = "tensorflow"  # Of several workers that train together
 
     @property
     def timeouts(self) -> TimeoutsConfig:

@@ -160,6 +160,9 @@ class SimSite:
 
     # ---- what the gang asks for ----
 
+    def is_loop(self, config: JobConfig) -> bool | None:
+        return False
+
     def preflight(self, config: JobConfig, voice: Voice) -> None:
         """See `Site`."""
 

@@ -20,6 +20,7 @@ from trainer.local_agent import run_agent
 from sparktf.clock import Clock, SystemClock
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.feeding import Feeders
+from sparktf.driver.code.module import parameter_count, search_path
 from sparktf.driver.gang.control_server import HERE, serve
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
@@ -125,6 +126,10 @@ class LocalSite:
         self._nodes = nodes
         self._imports = imports
         self.agents: LocalAgents | None = None
+
+    def is_loop(self, config: JobConfig) -> bool | None:
+        count = parameter_count(config.modules["model"], config.function_of("model"), search_path(None))
+        return None if count is None else count == 1
 
     def preflight(self, config: JobConfig, voice: Voice) -> None:
         """See `Site`. Every machine can carry this."""

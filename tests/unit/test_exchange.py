@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktf.errors import ExchangeError, PeerLostError
-from sparktf.trainer.sync.exchange.exchange import SMALL_NBYTES, LinkedExchange, partners
+from sparktf.trainer.sync.exchange.linked import SMALL_NBYTES, LinkedExchange, partners
 from sparktf.trainer.sync.exchange.frames import HEADER_NBYTES, Frame, Kind
 from sparktf.trainer.sync.exchange.link import Link, Wanted
 

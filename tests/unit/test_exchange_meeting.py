@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sparktf.errors import PeerLostError
-from sparktf.trainer.sync.exchange.exchange import LinkedExchange, partners
+from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.meeting import HELLO, Member, Membership, meet
 from sparktf.trainer.sync.exchange.waking import Waking
 from sparktf.wire.certificates import new_tls_material

@@ -90,7 +90,8 @@ MAY_IMPORT = {
     "main": BASE | {"api", "console", "driver/spark", "predict"},
     "trainer/model": MODEL - {"trainer/model"},
     "trainer/node": NODE | {"trainer/model"},
-    "trainer/sync": NODE | {"trainer/model", "trainer/node"},
+    "trainer/sync/exchange": {"root", "wire"},
+    "trainer/sync": NODE | {"trainer/model", "trainer/node", "trainer/sync/exchange"},
     UPDATE: MODEL,
     SHARED: MODEL | {UPDATE},
     CHECKPOINT: NODE | {"trainer/model", "trainer/node"},
@@ -734,6 +735,7 @@ def test_a_place_that_opens_file_systems_is_seen() -> None:
 # What takes calls from other processes, and what runs what it reads. docs/cluster/security.md: who is let in by each.
 LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distribute\.Server\(")
 MAY_LISTEN = {
+    "sparktf/trainer/sync/exchange/meeting.py",
     "sparktf/driver/gang/control_server.py",
     "sparktf/executor/rendezvous.py",
     "sparktf/feed/channel/guest_feed.py",

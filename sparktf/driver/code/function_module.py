@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import cloudpickle
 
-from sparktf.driver.code.module import search_path
+from sparktf.driver.code.module import PARAMETERS, search_path
 from sparktf.errors import ConfigError
 from sparktf.process.module_search import find_module
 
@@ -28,6 +29,7 @@ from pathlib import Path
 
 import cloudpickle
 
+{parameters}
 _FUNCTIONS = cloudpickle.loads((Path(__file__).parent / "{pickle}").read_bytes())
 {bound}
 '''
@@ -66,9 +68,19 @@ def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     (folder / f"{module}.pickle").write_bytes(content)
     bound = "\n".join(f"{name} = _FUNCTIONS[{name!r}]" for name in functions)
-    (folder / f"{module}.py").write_text(_TEXT.format(pickle=f"{module}.pickle", bound=bound))
+    (folder / f"{module}.py").write_text(
+        _TEXT.format(pickle=f"{module}.pickle", bound=bound, parameters=f"{PARAMETERS} = {_counts(functions)}")
+    )
     importlib.invalidate_caches()
     return {name: f"{module}:{name}" for name in functions}
+
+
+def _counts(functions: Mapping[str, UserFunction]) -> dict[str, int]:
+    found = {}
+    for name, function in functions.items():
+        with suppress(TypeError, ValueError):  # a function of C, which has no signature
+            found[name] = len(inspect.signature(function).parameters)
+    return found
 
 
 def check_function(name: str, function: Any) -> None:

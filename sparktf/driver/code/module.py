@@ -23,6 +23,9 @@ from sparktf.process.module_search import find_module
 
 # Star imports of these say nothing about the functions that a configuration names.
 _KNOWN = sys.stdlib_module_names | {"tensorflow", "keras", "tf_keras", "numpy"}
+PARAMETERS = "_PARAMETERS"
+"""Of a module that sparktf has made: the number of parameters of each of its functions."""
+
 _DYNAMIC = {"exec", "globals", "setattr", "vars", "locals"}
 
 
@@ -114,6 +117,28 @@ def check_code(config: JobConfig) -> dict[str, str]:
 def binds(module: str, name: str, path: Sequence[str]) -> bool | None:
     """Whether a module has a name at its top level; None where its text does not tell."""
     return _binds(module, name, path, frozenset())
+
+
+def parameter_count(module: str, function: str, path: Sequence[str]) -> int | None:
+    """Returns how many parameters a function of a module takes; None where the module's text does not tell."""
+    found = find_module(module, path)
+    source = source_of(found) if found is not None else None
+    try:
+        tree = ast.parse(source or "")
+    except (SyntaxError, ValueError):
+        return None
+    counts: list[int | None] = []
+    for node in _top_level(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            args = node.args
+            stars = [star for star in (args.vararg, args.kwarg) if star is not None]
+            count = len(args.posonlyargs) + len(args.args) + len(args.kwonlyargs) + len(stars)
+            counts.append(None if node.decorator_list else count)
+        elif isinstance(node, ast.Assign) and any(
+            isinstance(at, ast.Name) and at.id == PARAMETERS for at in node.targets
+        ):
+            counts.append(ast.literal_eval(node.value).get(function))
+    return counts[-1] if counts else None
 
 
 def names_of(module: str, path: Sequence[str]) -> Names:

@@ -38,6 +38,11 @@ class Seating:
         return tuple(agent.registration.host for agent in self.agents)
 
     @property
+    def gpus(self) -> tuple[str, ...]:
+        """The hosts of the nodes that see a GPU."""
+        return tuple(agent.registration.host for agent in self.agents if agent.registration.sees_gpu)
+
+    @property
     def workers(self) -> tuple[str, ...]:
         """The hosts of the workers, by index."""
         return tuple(agent.registration.host for node, agent in self._seats() if node.role is Role.WORKER)

@@ -98,6 +98,9 @@ class Site(Protocol):
     def preflight(self, config: JobConfig, voice: Voice) -> None:
         """Refuses a configuration that can never run here. Raises `PreflightError`."""
 
+    def is_loop(self, config: JobConfig) -> bool | None:
+        """Whether the model's function is a `train(node)`; None where that cannot be told without importing it."""
+
     def plan(self, config: JobConfig, voice: Voice) -> Plan:
         """Plans the run's input. Raises as `plan_source`."""
 

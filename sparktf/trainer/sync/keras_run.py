@@ -30,7 +30,7 @@ class KerasRun(ModelRun):
         exchange = exchange_of(place, strategy)
         replicas = exchange.members * devices
         total: GradientSum | None = CollectiveSum() if replicas > 1 else None
-        if exchange.members > 1 and config.cluster.collectives == "sparktf":
+        if exchange.members > 1 and spec.collectives == "sparktf":
             total = ExchangeSum(exchange)
         with strategy.scope():
             model = UserModel(build, config, spec.assets, spec.feed)

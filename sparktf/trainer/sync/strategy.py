@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sparktf.trainer.model.exchange import ALONE, Array, Exchange
 from sparktf.trainer.node.place import Place
-from sparktf.trainer.sync.exchange.exchange import LinkedExchange, partners
+from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.meeting import Member, Membership, meet
 from sparktf.trainer.sync.exchange.waking import Waking
 
@@ -44,7 +44,7 @@ def exchange_of(place: Place, strategy: Any) -> Exchange:
         return ALONE
     ranks = {node: rank for rank, node in enumerate(workers)}
     rank, leader = ranks[place.spec.node], ranks[place.spec.cluster.leader]
-    if place.spec.config.cluster.collectives == "tensorflow":
+    if place.spec.collectives == "tensorflow":
         return CollectiveExchange(strategy, rank, len(workers), leader)
     members = [Member(str(node), *_host_and_port(address)) for node, address in workers.items()]
     access, waking = place.client.access, Waking()

@@ -36,7 +36,7 @@ def train_synchronously(place: Place, *, mirrored: bool) -> None:
 def member_of(place: Place, *, mirrored: bool) -> Member:
     """Returns the worker of a place, with its strategy."""
     devices = place.spec.config.cluster.devices if mirrored else None
-    by_tensorflow = place.spec.config.cluster.collectives == "tensorflow"
+    by_tensorflow = place.spec.collectives == "tensorflow"
     strategy = make_strategy(place.workers if by_tensorflow else 1, devices)
     read = Input(place)
     return Member(place, strategy, read, Saves(place, CheckpointWriter), Output(place, read.sampled))

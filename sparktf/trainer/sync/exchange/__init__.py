@@ -1,5 +1,4 @@
-"""Sums over a gang, by the members' own connections.
+"""Sums over a gang, by the members' own connections: sockets and NumPy.
 
-Knows sockets and NumPy, and neither TensorFlow nor Spark. May import errors, the wire's security, and nothing of a
-trainer.
+May import the wire's security and errors. Never imports TensorFlow or Spark, and never knows what it sums.
 """
