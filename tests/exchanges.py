@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.link import Link
+from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.waking import Waking
 
 _Result = TypeVar("_Result")

@@ -45,7 +45,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage.transactions.checkpoints import steps_in
 from sparktf.wire.restore import Restore
-from sparktf.wire.trainer_spec import Collectives, Training
+from sparktf.wire.trainer_spec import Training
 
 _BEGINS = {RunEvent.BEGIN: "train", RunEvent.AGAIN: "reserve"}
 """Event -> the phase in `RunResult.seconds` that begins with it."""
@@ -294,16 +294,9 @@ class Run:
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
             time_limit=self._time.limit(),
-            collectives=self._choose_collectives(seating),
+            collectives=choose_collectives(seating, self._config, self._site, self._display.say),
             **models._asdict(),
         )
-
-    def _choose_collectives(self, seating: Seating) -> Collectives:
-        cluster = self._config.cluster
-        chosen = choose_collectives(cluster, is_loop=self._site.is_loop(self._config), gpus=seating.gpus)
-        if cluster.traits.several_workers and not cluster.traits.has_servers and len(seating.workers) > 1:
-            self._display.say(f"gradients are summed by {chosen.collectives}: {chosen.why}")
-        return chosen.collectives
 
     def _announce(self, number: int, seating: Seating, leader: Training) -> None:
         restore, init = leader.restore, leader.init

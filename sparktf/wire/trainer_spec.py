@@ -21,7 +21,7 @@ from sparktf.wire.restore import Restore
 from sparktf.wire.sender import Sender, TrainerKey
 
 Collectives = Literal["sparktf", "tensorflow"]
-"""What sums gradients over workers."""
+"""The two ways to sum gradients over workers."""
 
 
 class Placed(Message):

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktf.errors import ExchangeError, PeerLostError
+from sparktf.trainer.sync.exchange.frames import HEADER_NBYTES, Frame, OperationKind
+from sparktf.trainer.sync.exchange.link import Awaited, Link
 from sparktf.trainer.sync.exchange.linked import SMALL_NBYTES, LinkedExchange, partners
-from sparktf.trainer.sync.exchange.frames import HEADER_NBYTES, Frame, Kind
-from sparktf.trainer.sync.exchange.link import Link, Wanted
 
 TYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int32, np.int64)
 MEMBERS = st.integers(1, 9)
@@ -121,7 +121,7 @@ def test_rounds_and_bytes_are_as_few_as_they_can_be(members: int, monkeypatch: p
     sent, headers, lock = Counter[int](), Counter[int](), threading.Lock()
     send = Link.send
 
-    def counting(self: Link, view: memoryview) -> tuple[int, Wanted]:
+    def counting(self: Link, view: memoryview) -> tuple[int, Awaited]:
         count, wanted = send(self, view)
         with lock:
             sent[threading.get_ident()] += count
@@ -177,7 +177,7 @@ def test_members_that_run_other_operations_find_out() -> None:
 @settings(max_examples=200, deadline=None)
 @given(header=st.binary(min_size=HEADER_NBYTES, max_size=HEADER_NBYTES))
 def test_no_other_header_than_the_one_that_is_due_is_taken(header: bytes) -> None:
-    due = Frame(1, 1, 7, Kind.SUM, 0, 4_096)
+    due = Frame(1, 1, 7, OperationKind.SUM, 0, 4_096)
     due.check(due.packed(), "worker 1")
     with pytest.raises(ExchangeError, match="worker 1 sent"):
         due.check(header, "worker 1")
@@ -185,7 +185,7 @@ def test_no_other_header_than_the_one_that_is_due_is_taken(header: bytes) -> Non
 
 @pytest.mark.parametrize("name", ["attempt", "generation", "operation", "kind", "part", "nbytes"])
 def test_each_part_of_a_header_counts(name: str) -> None:
-    due = Frame(1, 1, 7, Kind.SUM, 0, 4_096)
+    due = Frame(1, 1, 7, OperationKind.SUM, 0, 4_096)
     changed: dict[str, Any] = {name: 2}
     other = due._replace(**changed)
     with pytest.raises(ExchangeError, match=f"with {name} 2 where {getattr(due, name):d} was due"):

@@ -16,7 +16,7 @@ import pytest
 
 from sparktf.errors import PeerLostError
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
-from sparktf.trainer.sync.exchange.meeting import HELLO, Member, Membership, meet
+from sparktf.trainer.sync.exchange.meeting import HELLO, Membership, Peer, meet
 from sparktf.trainer.sync.exchange.waking import Waking
 from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.security import TlsMaterial
@@ -33,10 +33,10 @@ def wakings() -> Iterator[list[Waking]]:
         waking.close()
 
 
-def places(count: int, *, one_host: bool = False) -> list[Member]:
+def places(count: int, *, one_host: bool = False) -> list[Peer]:
     """Members at free ports of loopback, each with an address of its own but where they share a host."""
     held = [socket.create_server(("127.0.0.1" if one_host else f"127.0.0.{i + 1}", 0)) for i in range(count)]
-    found = [Member(f"worker {i}", *listener.getsockname()) for i, listener in enumerate(held)]
+    found = [Peer(f"worker {i}", *listener.getsockname()) for i, listener in enumerate(held)]
     for listener in held:
         listener.close()
     return found
@@ -47,7 +47,7 @@ def membership(rank: int, tls: TlsMaterial | None = None, attempt: int = 1, secr
 
 
 @contextmanager
-def exchange(members: list[Member], rank: int, tls: TlsMaterial | None, waking: Waking) -> Iterator[LinkedExchange]:
+def exchange(members: list[Peer], rank: int, tls: TlsMaterial | None, waking: Waking) -> Iterator[LinkedExchange]:
     links = meet(members, membership(rank, tls), partners(rank, len(members)), waking)
     found = LinkedExchange(rank, len(members), 0, links, waking, attempt=1)
     try:
@@ -56,7 +56,7 @@ def exchange(members: list[Member], rank: int, tls: TlsMaterial | None, waking: 
         found.close()
 
 
-def mean_rank(members: list[Member], tls: TlsMaterial | None, wakings: list[Waking], rank: int) -> float:
+def mean_rank(members: list[Peer], tls: TlsMaterial | None, wakings: list[Waking], rank: int) -> float:
     """Returns the mean of a sum in which each member has its rank."""
     with exchange(members, rank, tls, wakings[rank]) as found:
         return float(found.sum([np.full(300_000, rank, np.float32)])[0].mean())
@@ -92,12 +92,12 @@ def test_a_meeting_that_lacks_a_member_ends_with_what_another_thread_says(waking
 # ---- strangers ----
 
 
-def plain(member: Member) -> socket.socket:
+def plain(member: Peer) -> socket.socket:
     return socket.create_connection((member.host, member.port), timeout=5)
 
 
-def with_tls(material: TlsMaterial | None) -> Callable[[Member], socket.socket]:
-    def connect(member: Member) -> socket.socket:
+def with_tls(material: TlsMaterial | None) -> Callable[[Peer], socket.socket]:
+    def connect(member: Peer) -> socket.socket:
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if material is not None:
@@ -127,7 +127,7 @@ def hello(attempt: int = 1, generation: int = 1, rank: int = 1, called: int = 0)
     return HELLO.pack(b"stfm", attempt, generation, rank, called, bytes(16))
 
 
-STRANGERS: dict[str, tuple[TlsMaterial | None, Callable[[Member], socket.socket], bytes, str]] = {
+STRANGERS: dict[str, tuple[TlsMaterial | None, Callable[[Peer], socket.socket], bytes, str]] = {
     "nothing": (None, plain, b"", "it closed the connection"),
     "another protocol": (None, plain, b"GET / HTTP/1.1\r\nHost: anybody\r\n\r\n" * 9, "it began with b'GET / HT'"),
     "an older attempt": (None, plain, hello(attempt=0), "it is of attempt 0, generation 1, for member 0"),
@@ -156,7 +156,7 @@ def test_a_stranger_is_refused_and_the_members_meet(
     assert any(why in record.message for record in caplog.records), caplog.text
 
 
-def refused(connect: Callable[[Member], socket.socket], member: Member, sent: bytes) -> bytes:
+def refused(connect: Callable[[Peer], socket.socket], member: Peer, sent: bytes) -> bytes:
     """Connects once somebody listens, sends, and returns all that comes until the connection is closed."""
     while True:
         try:

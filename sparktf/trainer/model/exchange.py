@@ -1,14 +1,13 @@
-"""What the members of a gang tell each other while they train and evaluate together."""
+"""The exchange of arrays between the members of a gang, while they train and evaluate together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from sparktf.feed.arrays.columns import Array
 
 
 class Exchange(Protocol):

@@ -11,7 +11,7 @@ import tensorflow as tf
 from sparktf.trainer.model.exchange import ALONE, Array, Exchange
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
-from sparktf.trainer.sync.exchange.meeting import Member, Membership, meet
+from sparktf.trainer.sync.exchange.meeting import Membership, Peer, meet
 from sparktf.trainer.sync.exchange.waking import Waking
 
 
@@ -46,7 +46,7 @@ def exchange_of(place: Place, strategy: Any) -> Exchange:
     rank, leader = ranks[place.spec.node], ranks[place.spec.cluster.leader]
     if place.spec.collectives == "tensorflow":
         return CollectiveExchange(strategy, rank, len(workers), leader)
-    members = [Member(str(node), *_host_and_port(address)) for node, address in workers.items()]
+    members = [Peer(str(node), *_host_and_port(address)) for node, address in workers.items()]
     access, waking = place.client.access, Waking()
     own = Membership(rank, place.spec.attempt, 1, access.secret, access.tls)
     links = meet(members, own, partners(rank, len(members)), waking)

@@ -14,7 +14,7 @@ _MAGIC = b"stfx"
 HEADER_NBYTES = _HEADER.size
 
 
-class Kind(enum.IntEnum):
+class OperationKind(enum.IntEnum):
     """The operations of an exchange."""
 
     SUM = 1
@@ -32,7 +32,7 @@ class Frame(NamedTuple):
     attempt: int
     generation: int  # Of the members; one in an attempt
     operation: int  # Number of the operation in the generation, from 1
-    kind: Kind
+    kind: OperationKind
     part: int  # Number of the message within the operation, from 0
     nbytes: int  # Of the content that follows
 

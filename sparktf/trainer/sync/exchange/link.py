@@ -23,7 +23,7 @@ _TCP_INFO = struct.Struct("8B13I")
 _UNACKED, _LAST_ACK_MS = 8 + 4, 8 + 12  # Fields of Linux's `struct tcp_info`
 
 
-class Wanted(NamedTuple):
+class Awaited(NamedTuple):
     """The events of a socket that a transfer waits for."""
 
     read: bool
@@ -52,22 +52,22 @@ class Link:
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
         sock.setblocking(False)
 
-    def send(self, view: memoryview) -> tuple[int, Wanted]:
+    def send(self, view: memoryview) -> tuple[int, Awaited]:
         """Sends as much as fits; returns the bytes sent, and what to wait for if these are 0.
 
         Raises:
             PeerLostError: the connection is closed or broken.
         """
         try:
-            return self.sock.send(view), Wanted(read=False, write=True)
+            return self.sock.send(view), Awaited(read=False, write=True)
         except ssl.SSLWantReadError:
-            return 0, Wanted(read=True, write=False)
+            return 0, Awaited(read=True, write=False)
         except (BlockingIOError, ssl.SSLWantWriteError):
-            return 0, Wanted(read=False, write=True)
+            return 0, Awaited(read=False, write=True)
         except OSError as error:
             raise self.lost(error) from error
 
-    def receive(self, view: memoryview) -> tuple[int, Wanted]:
+    def receive(self, view: memoryview) -> tuple[int, Awaited]:
         """Receives what is there; returns the bytes received, and what to wait for if these are 0.
 
         Raises:
@@ -76,14 +76,14 @@ class Link:
         try:
             count = self.sock.recv_into(view)
         except (BlockingIOError, ssl.SSLWantReadError):
-            return 0, Wanted(read=True, write=False)
+            return 0, Awaited(read=True, write=False)
         except ssl.SSLWantWriteError:
-            return 0, Wanted(read=False, write=True)
+            return 0, Awaited(read=False, write=True)
         except OSError as error:
             raise self.lost(error) from error
         if not count and len(view):
             raise self.lost("it has closed the connection")
-        return count, Wanted(read=True, write=False)
+        return count, Awaited(read=True, write=False)
 
     def check(self) -> None:
         """Checks that the network takes bytes to the peer.

@@ -21,63 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
-from sparktf.trainer.sync.exchange.frames import Frame, Kind
+from sparktf.trainer.sync.exchange.frames import Frame, OperationKind
 from sparktf.trainer.sync.exchange.link import Link
 from sparktf.trainer.sync.exchange.transfer import CHUNK_NBYTES, Array, Incoming, Outgoing, move
 from sparktf.trainer.sync.exchange.waking import Waking
 
 SMALL_NBYTES = 65_536
 """Up to here a sum is sent whole in each round: rounds cost more than bytes."""
-
-
-class Exchange(Protocol):
-    """The operations of the members of a gang; each is called on all of them, in the same order.
-
-    Attributes:
-        rank: This member's position among all.
-        members: Their number.
-        leads: Whether this member is the leader.
-    """
-
-    rank: int
-    members: int
-    leads: bool
-
-    def sum(self, arrays: Sequence[Array]) -> list[Array]:
-        """Returns the sum over all members of each array, which has one shape and type everywhere.
-
-        The results are read or copied before the next but one sum, which writes over them.
-        """
-
-    def gather(self, array: Array) -> list[Array]:
-        """Returns the arrays of all members, by rank; they may differ in their first dimension."""
-
-    def from_leader(self, arrays: Sequence[Array]) -> list[Array]:
-        """Returns the leader's arrays; those of others give shapes and types, which are the same."""
-
-
-class Alone:
-    """The exchange of one member."""
-
-    rank = 0
-    members = 1
-    leads = True
-
-    def sum(self, arrays: Sequence[Array]) -> list[Array]:
-        """See `Exchange`."""
-        return list(arrays)
-
-    def gather(self, array: Array) -> list[Array]:
-        """See `Exchange`."""
-        return [array]
-
-    def from_leader(self, arrays: Sequence[Array]) -> list[Array]:
-        """See `Exchange`."""
-        return list(arrays)
 
 
 def partners(rank: int, members: int) -> set[int]:
@@ -113,13 +66,13 @@ class LinkedExchange:
         self._attempt = attempt
         self._operation = 0
         self._part = 0
-        self._kind = Kind.SUM
+        self._kind = OperationKind.SUM
         self._spare = np.empty(CHUNK_NBYTES, np.uint8)
         self._buffers = Buffers()
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         """See `Exchange`."""
-        self._begin(Kind.SUM)
+        self._begin(OperationKind.SUM)
         packed = self._buffers.packed(arrays)
         for values in packed.by_type:
             if values.nbytes <= SMALL_NBYTES:
@@ -130,7 +83,7 @@ class LinkedExchange:
 
     def gather(self, array: Array) -> list[Array]:
         """See `Exchange`."""
-        self._begin(Kind.GATHER)
+        self._begin(OperationKind.GATHER)
         lengths = np.zeros(self.members, np.int64)
         lengths[self.rank] = len(array)
         self._add_in_rounds(lengths)
@@ -143,7 +96,7 @@ class LinkedExchange:
 
     def from_leader(self, arrays: Sequence[Array]) -> list[Array]:
         """See `Exchange`."""
-        self._begin(Kind.FROM_LEADER)
+        self._begin(OperationKind.FROM_LEADER)
         copies = [np.array(array, order="C") for array in arrays]
         place = (self.rank - self._leader) % self.members  # In the chain that begins with the leader
         for values in (copy.reshape(-1) for copy in copies):
@@ -159,7 +112,7 @@ class LinkedExchange:
 
     # ---- steps ----
 
-    def _begin(self, kind: Kind) -> None:
+    def _begin(self, kind: OperationKind) -> None:
         self._operation, self._part, self._kind = self._operation + 1, 0, kind
 
     def _frame(self, part: int, content: Array) -> Frame:
@@ -228,7 +181,7 @@ class LinkedExchange:
         self._part = first + len(chunks)
 
 
-class Packed:
+class InBuffers:
     """Arrays in one buffer for each of their types."""
 
     def __init__(self, by_type: list[Array], parts: list[Array]) -> None:
@@ -246,7 +199,7 @@ class Buffers:
         self._of: dict[tuple[tuple[str, int], ...], list[list[Array]]] = {}
         self._turn = 0
 
-    def packed(self, arrays: Sequence[Array]) -> Packed:
+    def packed(self, arrays: Sequence[Array]) -> InBuffers:
         """Returns a copy of arrays, by type."""
         arrays = [np.asarray(array) for array in arrays]
         types = list(dict.fromkeys(array.dtype for array in arrays))
@@ -266,4 +219,4 @@ class Buffers:
             part = chosen[types.index(array.dtype)][begin:end].reshape(array.shape)
             part[...] = array
             parts.append(part)
-        return Packed(chosen, parts)
+        return InBuffers(chosen, parts)

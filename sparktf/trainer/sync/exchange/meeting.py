@@ -40,7 +40,7 @@ _AT_ONCE = 64
 _log = log_of(__name__)
 
 
-class Member(NamedTuple):
+class Peer(NamedTuple):
     """A member of the gang: its name for people, and its address."""
 
     name: str
@@ -49,7 +49,7 @@ class Member(NamedTuple):
 
 
 class Membership(NamedTuple):
-    """What shows that a process belongs to a gang, and which it is."""
+    """One member's rank in its gang, and the proofs that it belongs there."""
 
     rank: int
     attempt: int
@@ -71,7 +71,7 @@ class StrangerError(Exception):
     """A connection is not that of a member."""
 
 
-def meet(members: Sequence[Member], own: Membership, partners: set[int], waking: Waking) -> dict[int, Link]:
+def meet(members: Sequence[Peer], own: Membership, partners: set[int], waking: Waking) -> dict[int, Link]:
     """Returns a link to each partner, by rank; waits until all are there, however long their processes take to start.
 
     Raises:
@@ -86,7 +86,7 @@ def meet(members: Sequence[Member], own: Membership, partners: set[int], waking:
 
 
 class _Meeting:
-    def __init__(self, members: Sequence[Member], own: Membership, partners: set[int], waking: Waking) -> None:
+    def __init__(self, members: Sequence[Peer], own: Membership, partners: set[int], waking: Waking) -> None:
         self._members = members
         self._own = own
         self._partners = partners
@@ -192,7 +192,7 @@ class _Meeting:
                     return
             select.select([self._waking.descriptor], [], [], _AGAIN_S)
 
-    def _connected(self, family: int, rank: int, there: Member) -> socket.socket:
+    def _connected(self, family: int, rank: int, there: Peer) -> socket.socket:
         with _closed_on_error(socket.socket(family)) as sock:
             _enlarge(sock)
             sock.settimeout(_LIMIT_S)

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from sparktf.trainer.sync.exchange.frames import HEADER_NBYTES, Frame
-from sparktf.trainer.sync.exchange.link import Link, Wanted
+from sparktf.trainer.sync.exchange.link import Awaited, Link
 
 CHUNK_NBYTES = 1 << 20
 """Received before it is added: it stays in the processor's cache."""
 
 _LOOK_S = 1.0
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = npt.NDArray[Any]
 
 
 class Outgoing:
@@ -28,7 +29,7 @@ class Outgoing:
         self._views = [memoryview(frame.packed())]
         if content.nbytes:
             self._views.append(bytes_of(content))
-        self.wanted = Wanted(read=False, write=True)
+        self.wanted = Awaited(read=False, write=True)
 
     @property
     def is_done(self) -> bool:
@@ -61,7 +62,7 @@ class Incoming:
         self._spare = spare
         self._done = 0  # Items of `into`
         self.is_done = False
-        self.wanted = Wanted(read=True, write=False)
+        self.wanted = Awaited(read=True, write=False)
 
     def advance(self) -> bool:
         """Receives what is there; returns whether that was anything."""
