@@ -16,7 +16,7 @@ import pytest
 
 from sparktf.errors import PeerLostError
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
-from sparktf.trainer.sync.exchange.meeting import HELLO, Membership, Peer, meet
+from sparktf.trainer.sync.exchange.meeting import HELLO, Membership, Peer, link_members
 from sparktf.trainer.sync.exchange.waking import Waking
 from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.security import TlsMaterial
@@ -48,7 +48,7 @@ def membership(rank: int, tls: TlsMaterial | None = None, attempt: int = 1, secr
 
 @contextmanager
 def exchange(members: list[Peer], rank: int, tls: TlsMaterial | None, waking: Waking) -> Iterator[LinkedExchange]:
-    links = meet(members, membership(rank, tls), partners(rank, len(members)), waking)
+    links = link_members(members, membership(rank, tls), partners(rank, len(members)), waking)
     found = LinkedExchange(rank, len(members), 0, links, waking, attempt=1)
     try:
         yield found

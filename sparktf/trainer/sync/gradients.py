@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from sparktf.errors import SparkTFError
-from sparktf.trainer.model.exchange import Array, Exchange
+from sparktf.feed.arrays.columns import Array
+from sparktf.trainer.model.exchange import Exchange
 
 
 class GradientSum(Protocol):

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from sparktf.errors import ExchangeError
-from sparktf.trainer.model.exchange import Array, Exchange
+from sparktf.feed.arrays.columns import Array
+from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.trackables import tensorflow_variable
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sparktf.trainer.model.exchange import ALONE, Array, Exchange
+from sparktf.feed.arrays.columns import Array
+from sparktf.trainer.model.exchange import ALONE, Exchange
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
-from sparktf.trainer.sync.exchange.meeting import Membership, Peer, meet
+from sparktf.trainer.sync.exchange.meeting import Membership, Peer, link_members
 from sparktf.trainer.sync.exchange.waking import Waking
 
 
@@ -49,7 +50,7 @@ def exchange_of(place: Place, strategy: Any) -> Exchange:
     members = [Peer(str(node), *_host_and_port(address)) for node, address in workers.items()]
     access, waking = place.client.access, Waking()
     own = Membership(rank, place.spec.attempt, 1, access.secret, access.tls)
-    links = meet(members, own, partners(rank, len(members)), waking)
+    links = link_members(members, own, partners(rank, len(members)), waking)
     return LinkedExchange(rank, len(members), leader, links, waking, attempt=place.spec.attempt)
 
 

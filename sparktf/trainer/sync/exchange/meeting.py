@@ -71,7 +71,7 @@ class StrangerError(Exception):
     """A connection is not that of a member."""
 
 
-def meet(members: Sequence[Peer], own: Membership, partners: set[int], waking: Waking) -> dict[int, Link]:
+def link_members(members: Sequence[Peer], own: Membership, partners: set[int], waking: Waking) -> dict[int, Link]:
     """Returns a link to each partner, by rank; waits until all are there, however long their processes take to start.
 
     Raises:
