@@ -43,7 +43,7 @@ class KerasRun(ModelRun):
             )
         # One replica's model has no distributed variables: it is its own plain copy, but for averages of its weights.
         plain: UserModel | None = model
-        if replicas > 1 or model.keeps_averages:
+        if int(strategy.num_replicas_in_sync) > 1 or model.keeps_averages:
             used = exchange.leads or place.evaluates
             plain = UserModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=model.model, optimizer=model.optimizer)

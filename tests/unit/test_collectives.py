@@ -1,0 +1,66 @@
+"""What sums gradients: by the configuration, the model's function and the nodes' devices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparktf.config.nodes import ClusterConfig
+from sparktf.driver.code.function_module import name_functions
+from sparktf.driver.code.module import parameter_count
+from sparktf.driver.gang.collectives import chosen_for
+
+MODEL = """
+def build(params, assets):
+    ...
+
+def train(node):
+    ...
+
+@decorated
+def wrapped(params, assets):
+    ...
+
+def any_number(*args, **kwargs):
+    ...
+
+from elsewhere import imported
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_loop", "gpus", "chosen", "why"),
+    [
+        ("auto", False, (), "sparktf", "no node sees a GPU"),
+        ("auto", True, (), "tensorflow", "node.strategy"),
+        ("auto", None, (), "tensorflow", "does not tell"),
+        ("auto", False, ("h2", "h1", "h2"), "tensorflow", "there are GPUs on h1, h2"),
+        ("sparktf", None, ("h1",), "sparktf", "cluster.collectives is sparktf"),
+        ("tensorflow", False, (), "tensorflow", "cluster.collectives is tensorflow"),
+    ],
+)
+def test_the_choice_is_known_before_a_node_imports_the_model(
+    asked: Any, is_loop: bool | None, gpus: tuple[str, ...], chosen: str, why: str
+) -> None:
+    found = chosen_for(ClusterConfig(collectives=asked), is_loop=is_loop, gpus=gpus)
+    assert found.collectives == chosen
+    assert why in found.why
+
+
+@pytest.mark.parametrize(
+    ("function", "count"),
+    [("build", 2), ("train", 1), ("wrapped", None), ("any_number", 2), ("imported", None), ("absent", None)],
+)
+def test_a_modules_text_tells_how_many_parameters_its_functions_take(
+    function: str, count: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "counted_model.py").write_text(MODEL, encoding="utf-8")
+    assert parameter_count("counted_model", function, [str(tmp_path)]) == count
+
+
+def test_so_does_the_module_that_is_made_of_functions_of_a_program(tmp_path: Path) -> None:
+    made = name_functions({"build": lambda params, assets: None, "train": lambda node: None}, tmp_path)
+    counts = {name: parameter_count(*place.split(":"), [str(tmp_path)]) for name, place in made.items()}
+    assert counts == {"build": 2, "train": 1}
