@@ -249,7 +249,7 @@ class Run:
             facts = self._site.facts(replacements.seating.agents)
             with gang.roster.changed:
                 nodes = replacements.seating.results(attempt, facts, located=bool(plan.hosts))
-            self._keep_attempt(watch, nodes, restore, self._clock.now_s() - started_s)
+            self._keep_attempt(watch, nodes, leader, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
                 watch.settle()  # once the trainers have stopped, which hold executors even while the storage is away
@@ -294,7 +294,7 @@ class Run:
             restore=restore,
             hadoop=self._site.file_systems.hadoop.for_nodes(),
             time_limit=self._time.limit(),
-            collectives=choose_collectives(seating, self._config, self._site, self._display.say),
+            **choose_collectives(seating, self._config, self._site, self._display.say)._asdict(),
             **models._asdict(),
         )
 
@@ -306,12 +306,11 @@ class Run:
         self._journal.emit(AttemptBegun(attempt=number, workers=len(seating.workers), hosts=hosts, from_step=step))
 
     def _keep_attempt(
-        self, watch: Watch, nodes: tuple[NodeResult, ...], restore: Restore | None, duration_s: float
+        self, watch: Watch, nodes: tuple[NodeResult, ...], leader: Training, duration_s: float
     ) -> None:
         cluster = self._config.cluster
         server_nbytes = (cluster.ps_memory_mib or cluster.trainer_memory_mib) * 2**20
-        from_step = restore.step if restore else 0
-        kept = attempt_result(watch.attempt, nodes, from_step, duration_s, server_nbytes=server_nbytes)
+        kept = attempt_result(watch.attempt, nodes, leader, duration_s, server_nbytes=server_nbytes)
         self._attempts.append(kept)
         self._journal.emit(AttemptEnded(**dict(kept), samples=watch.course.samples()))
 

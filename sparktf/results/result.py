@@ -115,6 +115,8 @@ class AttemptResult(Message):
     nodes: tuple[NodeResult, ...] = ()  # As they were at its end
     failures: tuple[ErrorRecord, ...] = ()
     losses: tuple[ErrorRecord, ...] = ()  # Lost trainers that were replaced during the attempt
+    # What summed gradients over its workers, with the reason; "" where there was nothing to sum
+    collectives: str = ""
     advice: str = ""  # How to change the ratio of workers to parameter servers, with the reason; "" for no change
 
 

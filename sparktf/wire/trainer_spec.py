@@ -68,6 +68,12 @@ class Training(Placed):
     champion: ModelSource | None = None  # The model that the trained one is compared with
     anchor: ModelSource | None = None  # Another model to compare with: see `Models`
     collectives: Collectives = "tensorflow"  # Of several workers that train together
+    why_collectives: str = ""  # For people; "" where there is nothing to sum
+
+    @property
+    def summed_by(self) -> str:
+        """What sums gradients, with the reason; "" where there is nothing to sum."""
+        return f"{self.collectives}: {self.why_collectives}" if self.why_collectives else ""
 
     @property
     def timeouts(self) -> TimeoutsConfig:

@@ -46,7 +46,7 @@ def test_the_choice_is_known_before_a_node_imports_the_model(
 ) -> None:
     found = chosen_for(ClusterConfig(collectives=asked), is_loop=is_loop, gpus=gpus)
     assert found.collectives == chosen
-    assert why in found.why
+    assert why in found.why_collectives
 
 
 @pytest.mark.parametrize(

@@ -16,20 +16,21 @@ class Chosen(NamedTuple):
     """The choice, and its reason for people."""
 
     collectives: Collectives
-    why: str
+    why_collectives: str
 
 
-def choose_collectives(seating: Seating, config: JobConfig, site: Site, say: Callable[[str], None]) -> Collectives:
-    """Returns the choice for an attempt, and says it where there are several workers to choose for.
+def choose_collectives(seating: Seating, config: JobConfig, site: Site, say: Callable[[str], None]) -> Chosen:
+    """Returns the choice for an attempt; says it where there are several workers, else it has no reason.
 
     It is made before any node imports the user's code: TensorFlow's collectives have to be set up before that.
     """
     cluster = config.cluster
     if not cluster.traits.several_workers or cluster.traits.has_servers or len(seating.workers) == 1:
-        return "tensorflow"
+        return Chosen("tensorflow", "")
     chosen = chosen_for(cluster, is_loop=site.is_loop(config), gpus=seating.gpus)
-    say(f"gradients are summed by {'sparktf' if chosen.collectives == 'sparktf' else 'TensorFlow'}: {chosen.why}")
-    return chosen.collectives
+    name = {"sparktf": "sparktf", "tensorflow": "TensorFlow"}[chosen.collectives]
+    say(f"gradients are summed by {name}: {chosen.why_collectives}")
+    return chosen
 
 
 def chosen_for(cluster: ClusterConfig, *, is_loop: bool | None, gpus: Sequence[str]) -> Chosen:

@@ -129,20 +129,21 @@ def _for_nodes(leader: Training) -> Training:
 
 
 def attempt_result(
-    attempt: Attempt, nodes: tuple[NodeResult, ...], from_step: int, duration_s: float, *, server_nbytes: int
+    attempt: Attempt, nodes: tuple[NodeResult, ...], leader: Training, duration_s: float, *, server_nbytes: int
 ) -> AttemptResult:
     """Returns the result of an attempt that has ended; a parameter server may take `server_nbytes` of memory."""
     return AttemptResult(
         attempt=attempt.number,
         workers=sum(node.role is Role.WORKER for node in attempt.trainers),
         hosts=tuple(node.host for node in nodes),
-        from_step=from_step,
+        from_step=leader.restore.step if leader.restore is not None else 0,
         to_step=max(progress.step for progress in attempt.progress()),
         duration_s=round(duration_s, 3),
         root_cause=root_cause(attempt.failures) if attempt.failures else None,
         failures=tuple(attempt.failures),
         losses=tuple(attempt.losses.records),
         nodes=nodes,
+        collectives=leader.summed_by,
         advice=_advice(attempt, server_nbytes),
     )
 

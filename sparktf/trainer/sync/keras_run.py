@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from sparktf.sequence import Stream
@@ -15,6 +16,7 @@ from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import CopyOfVariables
 from sparktf.trainer.sync.gradients import CollectiveSum, ExchangeSum, GradientSum
 from sparktf.trainer.sync.loop import LoopSettings, SyncLoop, Wish
+from sparktf.trainer.sync.one_replica import check_variables, refusing_sums
 from sparktf.trainer.sync.state import MemberState
 from sparktf.trainer.sync.step import UpdateFunction
 from sparktf.trainer.sync.strategy import exchange_of
@@ -30,17 +32,17 @@ class KerasRun(ModelRun):
         exchange = exchange_of(place, strategy)
         replicas = exchange.members * devices
         total: GradientSum | None = CollectiveSum() if replicas > 1 else None
-        if exchange.members > 1 and spec.collectives == "sparktf":
+        is_own = exchange.members > 1 and spec.collectives == "sparktf"
+        if is_own:
             total = ExchangeSum(exchange)
         with strategy.scope():
             model = UserModel(build, config, spec.assets, spec.feed)
             member.output.check(model)
-            update = UpdateFunction(
-                strategy,
-                model,
-                total=total,
-                max_rows=-(-config.train.batch_size // replicas) + 1,
-            )
+            max_rows = -(-config.train.batch_size // replicas) + 1
+            with refusing_sums() if is_own else nullcontext():
+                update = UpdateFunction(strategy, model, total=total, max_rows=max_rows)
+        if is_own:
+            check_variables(model)
         # One replica's model has no distributed variables: it is its own plain copy, but for averages of its weights.
         plain: UserModel | None = model
         if int(strategy.num_replicas_in_sync) > 1 or model.keeps_averages:
@@ -48,7 +50,7 @@ class KerasRun(ModelRun):
             plain = UserModel(build, config, spec.assets, spec.feed) if used else None
         checkpoint = LocalCheckpoint(model=model.model, optimizer=model.optimizer)
         copy = CopyOfVariables(model, plain, checkpoint)
-        self._state = MemberState(exchange, model) if isinstance(total, ExchangeSum) else None
+        self._state = MemberState(exchange, model) if is_own else None
         reads = exchange.leads or self._state is None
         super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, exchange=exchange, reads=reads)
         if self._state is not None:
