@@ -19,6 +19,8 @@ AIRFLOW := .airflow
 MLFLOW := .mlflow
 CONNECTORS := .connectors
 PY := $(BIN)/python
+# Python compiles modules as they are first imported, and a run imports few of TensorFlow's.
+PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 LAKE := lake/digits
 CLICKS := lake/clicks
 SPARK = $(shell $(PY) -c 'import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent)')
@@ -58,7 +60,8 @@ HALVES_integration := integration-others integration-local
 SUITES := $(HALVES_unit) cluster integration-others trainer-others integration-local guests trainer-exactness simulate fuzz pages
 SUITES_MORE := cluster $(foreach suite,integration trainer,$(HALVES_$(suite))) guests
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
-PARTS := classes check connectors mlflow $(SUITES)
+# MLflow's environment is made beside the one that all else needs.
+PARTS := mlflow classes check connectors $(SUITES)
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(SUITES))
 REPORTS_MORE := $(patsubst %,$(TIMES)/more-%.xml,$(SUITES_MORE))
 # What ARGS choose may all be in the other half.
@@ -98,7 +101,7 @@ train-clicks: java $(VENV)/.examples $(CLICKS) ## Train wide and deep on a click
 	$(call TRAIN,clicks)
 
 .PHONY: test
-test: java $(VENV)/.dev ## All checks and tests; what CI runs
+test: java ## All checks and tests; what CI runs
 	@rm -f $(REPORTS)
 	@code=0; $(AT_ONCE) $(PARTS) || code=$$?; $(PY) tests/slowest.py $(REPORTS); exit $$code
 
@@ -291,24 +294,24 @@ $(CLICKS): | $(VENV)/.examples
 # A stamp is younger than setup.py while the environment holds what setup.py asks for.
 $(VENV)/.examples: setup.py $(PY)
 	@echo "installing sparktf into $(VENV) (once, a few minutes at most)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[examples]'
+	@$(PY) $(PIP_INSTALL) --editable '.[examples]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.examples
 	@echo "installing the tools for tests into $(VENV) (once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(PY) $(PIP_INSTALL) --editable '.[dev]'
 	@touch $@
 
 $(AIRFLOW)/.installed: tests/dags/requirements.txt | $(PY)
 	@echo "installing Airflow into $(AIRFLOW) (once, a few minutes)"
 	@$(PY) -m venv --clear $(AIRFLOW)
-	@$(AIRFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@$(AIRFLOW)/bin/python $(PIP_INSTALL) --requirement $<
 	@touch $@
 
 $(MLFLOW)/.installed: tests/guests/requirements.txt | $(PY)
 	@echo "installing MLflow's server into $(MLFLOW) (once, a minute at most)"
 	@$(PY) -m venv --clear $(MLFLOW)
-	@$(MLFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	@$(MLFLOW)/bin/python $(PIP_INSTALL) --requirement $<
 	@touch $@
 
 # Connectors of tables are made for one Spark each, and there are none for the newest: their tests bring an older one along.
@@ -317,7 +320,7 @@ $(CONNECTORS)/.installed: $(wildcard tests/integration/connectors/*) | $(VENV)/.
 		"(Debian, Ubuntu: apt-get install maven)" >&2; exit 1; }
 	@echo "installing Spark with the connectors of Delta, Iceberg and TFRecords into $(CONNECTORS) (once, a minute or two)"
 	@rm -rf $(CONNECTORS)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --target $(CONNECTORS)/python \
+	@$(PY) $(PIP_INSTALL) --target $(CONNECTORS)/python \
 		--requirement tests/integration/connectors/requirements.txt
 	@mvn -B -ntp -q -f tests/integration/connectors/pom.xml dependency:copy-dependencies \
 		-DoutputDirectory=$(abspath $(CONNECTORS))/jars
