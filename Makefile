@@ -185,6 +185,7 @@ trainer-others:
 integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two halves at once
 	@$(AT_ONCE) $(HALVES_$@)
 
+$(HALVES_unit) $(HALVES_trainer) $(HALVES_integration): $(VENV)/.dev
 $(HALVES_integration) cluster: $(CLASSES)
 
 integration integration-others: $(CONNECTORS)/.installed
