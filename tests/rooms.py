@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from unit.test_layering import ROOT, imports, is_in, module_of, reach, room_of, sources
+from source_trees import ROOT, sources
+from unit.test_layering import imports, is_in, module_of, reach, room_of
 
 PAGE = ROOT / "docs" / "inside" / "architecture.md"
 

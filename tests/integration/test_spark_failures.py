@@ -160,7 +160,7 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
 
 @pytest.mark.more(
     "unit/test_attempt.py::test_a_frozen_trainer_is_the_cause_although_its_peer_fails_before_its_silence_shows",
-    "unit/test_peers.py::test_the_node_that_tensorflow_means_is_named",
+    "trainer/test_peers.py::test_the_node_that_tensorflow_means_is_named",
 )
 def test_a_frozen_trainer_is_the_cause_although_tensorflow_fails_its_peer_first(
     cluster: Application, rows: Path, watch: Watch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from source_trees import ROOT, sources, tree_of
+
 PAGE = ROOT / "docs/cluster/security.md"
 
 DESTROYS = {
@@ -70,8 +70,8 @@ def found() -> set[tuple[str, str]]:
     """Returns module and function of each place."""
     return {
         (str(path.relative_to(ROOT / "sparktf")), function)
-        for path in (ROOT / "sparktf").rglob("*.py")
-        for function, _ in calls(ast.parse(path.read_text(encoding="utf-8")))
+        for path in sources("sparktf")
+        for function, _ in calls(tree_of(path))
     }
 
 

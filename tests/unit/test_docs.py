@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from rooms import PAGE, page_with, picture
+from source_trees import ROOT, nodes, tree_of
 from unit.test_layering import MAY_IMPORT
 
 import sparktf
 from sparktf import Node, RunResult
 
-ROOT = Path(__file__).parents[2]
 API = (ROOT / "docs/use/api.md").read_text(encoding="utf-8")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -92,7 +92,7 @@ def test_the_glossary_gives_each_word_one_meaning_and_names_classes_that_are_the
     classes = {
         node.name
         for path in (ROOT / "sparktf").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in nodes(tree_of(path))
         if isinstance(node, ast.ClassDef)
     }
     assert not set(_CLASS.findall(meanings + doubled)) - classes - {"ClusterCoordinator"}, "it has another name by now"

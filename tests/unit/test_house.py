@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from source_trees import ROOT, nodes, sources, tree_of
+
 SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".sh", ".xml", ".properties", ".json", ".cfg", ".txt"}
 FOLDERS = ("sparktf", "jobs", "tests", "benchmarks", "docs", "yarn", ".ci")
 
@@ -56,8 +57,8 @@ def test_no_file_is_what_a_merge_left_behind() -> None:
 
 def public_names() -> Iterator[tuple[str, str, str]]:
     """Yields each public class, function and alias of a module, with where it is, and what an alias stands for."""
-    for path in (ROOT / "sparktf").rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for path in sources("sparktf"):
+        for node in tree_of(path).body:
             name, meaning = "", str(path.relative_to(ROOT))
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
                 name = node.name
@@ -80,8 +81,8 @@ def test_no_public_name_means_two_things() -> None:
 
 def docstrings() -> Iterator[str]:
     """Yields each docstring of the product."""
-    for path in (ROOT / "sparktf").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path in sources("sparktf"):
+        for node in nodes(tree_of(path)):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (found := ast.get_docstring(node)):
                 yield found
 
@@ -95,7 +96,7 @@ def test_all_that_is_shown_goes_through_the_one_console_that_takes_no_text_for_m
     made = re.compile(r"(?<![\w.])Console\(")
     assert not [
         str(path.relative_to(ROOT))
-        for path in (ROOT / "sparktf").rglob("*.py")
+        for path in sources("sparktf")
         if path.name != "plain_console.py"
         and made.search(path.read_text(encoding="utf-8").replace("Console().is_jupyter", ""))
     ]

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from source_trees import ROOT, nodes, sources, tree_of, where
 
 BASE = {"root", "process", "results", "config", "wire"}
 STORAGE = {"storage", "storage/file_systems", "storage/transactions"}
@@ -213,10 +212,6 @@ class Import:
     typing_only: bool
 
 
-def sources(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-
-
 def module_of(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
@@ -232,18 +227,6 @@ def room_of(module: str) -> str:
         if (room := "/".join(below[:length])) in MAY_IMPORT:
             return room
     return "root" if not (ROOT / "sparktf" / Path(*below)).is_dir() and len(below) == 1 else "/".join(below)
-
-
-@functools.cache
-def tree_of(path: Path) -> ast.Module:
-    """Parses a file once for all rules."""
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
-@functools.cache
-def nodes(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """Walks a file's tree once for all rules."""
-    return tuple(ast.walk(tree))
 
 
 @functools.cache
@@ -286,16 +269,19 @@ def is_in(module: str, packages: set[str]) -> bool:
     return module.partition(".")[0] in packages
 
 
-@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_run_downhill(path: Path) -> None:
+def test_imports_run_downhill() -> None:
+    assert not where(uphill, sources("sparktf", "jobs"))
+
+
+def uphill(path: Path) -> list[str]:
+    """Returns the imports of a room that its own may not see."""
     room = room_of(module_of(path))
     allowed = MAY_IMPORT[room] | {room}
-    uphill = [
+    return [
         f"line {found.line}: {room} imports {found.module}"
         for found in imports(path)
         if is_in(found.module, {"sparktf", "jobs"}) and room_of(found.module) not in allowed
     ]
-    assert not uphill
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
@@ -326,18 +312,21 @@ def reach(graph: dict[str, set[str]], start: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_each_runtime_stays_in_its_rooms(path: Path) -> None:
+def test_each_runtime_stays_in_its_rooms() -> None:
+    assert not where(strangers, sources("sparktf", "jobs"))
+
+
+def strangers(path: Path) -> list[str]:
+    """Returns the imports of Spark and TensorFlow by a room that sees neither, or not this one."""
     room, models = room_of(module_of(path)), "models" in path.parts
     forbidden = set() if room in SEE_PYSPARK and not models else set(PYSPARK)
     if room not in SEE_TENSORFLOW and not models:
         forbidden |= TENSORFLOW
-    strangers = [
+    return [
         f"line {found.line}: {found.module}"
         for found in imports(path)
         if is_in(found.module, forbidden) and not found.typing_only
     ]
-    assert not strangers
 
 
 ROOMS = sorted({path.parent for path in sources("sparktf")} - {ROOT / "sparktf"})
@@ -370,24 +359,29 @@ def test_no_two_modules_share_a_name() -> None:
 STANDS_ALONE = {"minihadoop": {"minihadoop", "rich"}, "schedules": {"airflow", "sparktf_airflow"}}
 
 
-@pytest.mark.parametrize("path", sources("yarn"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_is_beside_sparktf_stands_alone(path: Path) -> None:
+def test_what_is_beside_sparktf_stands_alone() -> None:
+    assert not where(further_imports, sources("yarn"))
+
+
+def further_imports(path: Path) -> list[str]:
+    """Returns the imports of a file of yarn/ that it is to do without."""
     allowed = {*STANDS_ALONE[path.relative_to(ROOT).parts[1]], *sys.stdlib_module_names}
-    assert not [f"line {found.line}: {found.module}" for found in imports(path) if not is_in(found.module, allowed)]
+    return [f"line {found.line}: {found.module}" for found in imports(path) if not is_in(found.module, allowed)]
 
 
-@pytest.mark.parametrize("path", sources("sparktf", "jobs", "yarn"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_only_entry_points_rule_their_process(path: Path) -> None:
-    if str(path.relative_to(ROOT)) in ENTRY_POINTS:
-        return
+def test_only_entry_points_rule_their_process() -> None:
+    others = [path for path in sources("sparktf", "jobs", "yarn") if str(path.relative_to(ROOT)) not in ENTRY_POINTS]
+    assert not where(process_calls, others)
+
+
+def process_calls(path: Path) -> list[str]:
+    """Returns the calls that only an entry point makes."""
     forbidden = PROCESS_CALLS - WATCH_CALLS if room_of(module_of(path)).startswith("trainer") else PROCESS_CALLS
-    tree = tree_of(path)
-    calls = [
+    return [
         f"line {node.lineno}: {ast.unparse(node.func)}"
-        for node in nodes(tree)
+        for node in nodes(tree_of(path))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in forbidden
     ]
-    assert not calls
 
 
 def test_what_a_role_means_is_said_in_one_place() -> None:
@@ -430,11 +424,10 @@ def asked_roles(tree: ast.AST) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node)}: ask for the leader"
 
 
-@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_format_means_is_said_in_its_tables(path: Path) -> None:
-    name = str(path.relative_to(ROOT))
-    if not name.startswith(MAY_ASK_FOR_FORMATS):
-        assert not list(asked_formats(tree_of(path)))
+def test_what_a_format_means_is_said_in_its_tables() -> None:
+    paths = sources("sparktf", "jobs")
+    others = [path for path in paths if not str(path.relative_to(ROOT)).startswith(MAY_ASK_FOR_FORMATS)]
+    assert not where(lambda path: asked_formats(tree_of(path)), others)
 
 
 def asked_formats(tree: ast.AST) -> Iterator[str]:
@@ -495,7 +488,8 @@ def test_a_strategy_is_seen_wherever_it_is_asked_for(text: str) -> None:
 def test_a_circle_is_seen_however_long_and_wherever_its_imports_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("test_layering.ROOT", tmp_path)
+    for module in ("test_layering", "source_trees"):
+        monkeypatch.setattr(f"{module}.ROOT", tmp_path)
     texts = {
         "a": "def f():\n    from sparktf import b\n",
         "b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import sparktf.c\n",
@@ -526,7 +520,8 @@ def test_a_format_is_seen_wherever_it_is_asked_for() -> None:
 
 
 def test_an_uphill_import_is_seen_wherever_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("test_layering.ROOT", tmp_path)
+    for module in ("test_layering", "source_trees"):
+        monkeypatch.setattr(f"{module}.ROOT", tmp_path)
     (tmp_path / "sparktf" / "trainer").mkdir(parents=True)
     (tmp_path / "sparktf" / "feed").mkdir()
     source = tmp_path / "sparktf" / "feed" / "x.py"
@@ -613,10 +608,9 @@ LOOKS = {"startswith", "endswith", "match", "fullmatch", "search", "partition", 
 KIND = re.compile(r"^(yarn|local|local\W.*|local-cluster.*|spark:.*|k8s.*)$")
 
 
-@pytest.mark.parametrize("path", sources("sparktf", "jobs"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_kind_of_a_master_is_told_by_the_master(path: Path) -> None:
-    if str(path.relative_to(ROOT)) not in MAY_LOOK_AT_MASTERS:
-        assert not list(looked_at_masters(tree_of(path)))
+def test_the_kind_of_a_master_is_told_by_the_master() -> None:
+    found = where(lambda path: looked_at_masters(tree_of(path)), sources("sparktf", "jobs"))
+    assert found.keys() <= MAY_LOOK_AT_MASTERS, found
 
 
 def looked_at_masters(tree: ast.AST) -> Iterator[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from source_trees import nodes, tree_of
 from split import covering, in_pairs, only
 
 TESTS = Path(__file__).parents[1]
@@ -53,7 +54,7 @@ def found_in(body: list[ast.stmt], name: str, above: tuple[str, ...] | None) -> 
 ALL = [
     test
     for path in sorted(TESTS.rglob("test_*.py"))
-    for test in found_in(ast.parse(path.read_text(encoding="utf-8")).body, str(path.relative_to(TESTS)), None)
+    for test in found_in(tree_of(path).body, str(path.relative_to(TESTS)), None)
 ]
 LEFT_OUT = [test for test in ALL if test.told_by is not None]
 
@@ -68,7 +69,7 @@ def test_a_test_that_is_left_out_names_others_that_are_not() -> None:
 def test_a_matrix_of_which_some_are_left_out_keeps_others() -> None:
     without: list[str] = []
     for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in nodes(tree_of(path)):
             if isinstance(node, ast.List) and MARK in ast.unparse(node):
                 cases = [ast.unparse(case) for case in node.elts]
                 if all(MARK in case for case in cases) and any("param(" in case for case in cases):

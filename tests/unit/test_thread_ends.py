@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from source_trees import nodes, tree_of
 
 from sparktf.topology import NodeId, Role
 from sparktf.trainer.parameter_server.accounts import AskedRows
@@ -81,8 +82,8 @@ def catches_all(function: ast.FunctionDef) -> bool:
 def test_each_thread_says_what_has_ended_it() -> None:
     silent = set()
     for path in ROOT.rglob("*.py"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        tree = tree_of(path)
+        functions = [node for node in nodes(tree) if isinstance(node, ast.FunctionDef)]
         for target in set(targets(tree)):
             found = [f for f in functions if f.name == target]
             if found and not all(map(catches_all, found)):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from sparktf.results.keep import Evaluation, KeepRule
+from sparktf.told import count_in_words
 
 
 class PatienceSettings(Protocol):
@@ -84,7 +85,7 @@ def plateau_text(name: str, config: PatienceSettings, found: Standstill, epoch: 
     """Returns the message that training ends after an epoch; `name` is Keras's name of the metric."""
     by = f" by {config.min_delta:g}" if config.min_delta else ""
     over = "" if config.baseline is None else f" beyond {config.baseline:g}"
-    epochs = f"{found.epochs} epoch{'s' if found.epochs > 1 else ''}"
+    epochs = count_in_words(found.epochs, "epoch")
     best = f"best {found.value:.6g} at epoch {found.best + 1}" if found.best is not None else "it was never a number"
     return f"stopped after epoch {epoch + 1}: {name} has not improved{by}{over} for {epochs}; {best}"
 

@@ -12,8 +12,8 @@ Instead each trainer of a node has a number, its *incarnation*, and every claim 
   every message of the incarnation is refused, however late it wakes up, and its untrained rows can be leased again.
 
 So at each moment every row of an epoch is in one place: free, leased to one incarnation, or trained. Receipts are
-numbered without gaps, so one that is missing is an error instead of a lost row. The coordinator passes each on once,
-and a message of its that comes twice is answered without being served again (`gang.handlers.Answers`).
+numbered without gaps, so one that is missing is an error instead of a lost row. The coordinator passes each on once; if
+its message arrives twice, the second is answered without being served (`gang.handlers.Answers`).
 It cannot be decided whether the last executions of a closed incarnation reached the weights before it was lost: such
 rows are trained again, and at most `_UNTOLD` executions of each closed incarnation are reported as `replayed`.
 """
