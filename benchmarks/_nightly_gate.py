@@ -63,7 +63,8 @@ def _measured(name: str, schema: Schema, runs: int) -> list[tuple[float, float]]
     from sparktf.feed.pipeline import NodeFeed  # noqa: PLC0415
     from sparktf.sequence import Stream  # noqa: PLC0415
     from sparktf.storage.file_systems import open_storage  # noqa: PLC0415
-    from sparktf.trainer.model.evaluate import ALONE, Evaluator  # noqa: PLC0415
+    from sparktf.trainer.model.evaluate import Evaluator  # noqa: PLC0415
+    from sparktf.trainer.model.exchange import ALONE  # noqa: PLC0415
     from sparktf.trainer.model.export import export_model  # noqa: PLC0415
     from sparktf.trainer.model.model import UserModel  # noqa: PLC0415
     from sparktf.trainer.node.gate import Gate  # noqa: PLC0415
@@ -80,7 +81,7 @@ def _measured(name: str, schema: Schema, runs: int) -> list[tuple[float, float]]
         export_model(model, {}, folder / "champion")
         version = folder / "champion/saved_model"
         files = tuple(str(path.relative_to(version)) for path in version.rglob("*") if path.is_file())
-        evaluator = Evaluator(model, ALONE.sum, config.train.validation_batch_size)
+        evaluator = Evaluator(model, ALONE, config.train.validation_batch_size)
         evaluator.warm_up()
         settings = GateConfig.model_validate({"metrics": {"auc": {"min": 0.5, "tolerance": 0.002}}})
         spec = SimpleNamespace(

@@ -140,6 +140,10 @@ class BenchSite:
     def preflight(self, config: JobConfig, voice: Voice) -> None:
         """See `Site`."""
 
+    def is_loop(self, config: JobConfig) -> bool | None:
+        """See `Site`."""
+        return False
+
     def plan(self, config: JobConfig, voice: Voice) -> Plan:
         """See `Site`."""
         return self._plan

@@ -305,9 +305,7 @@ class Run:
         hosts, step = ", ".join(seating.workers), restore.step if restore else 0
         self._journal.emit(AttemptBegun(attempt=number, workers=len(seating.workers), hosts=hosts, from_step=step))
 
-    def _keep_attempt(
-        self, watch: Watch, nodes: tuple[NodeResult, ...], leader: Training, duration_s: float
-    ) -> None:
+    def _keep_attempt(self, watch: Watch, nodes: tuple[NodeResult, ...], leader: Training, duration_s: float) -> None:
         cluster = self._config.cluster
         server_nbytes = (cluster.ps_memory_mib or cluster.trainer_memory_mib) * 2**20
         kept = attempt_result(watch.attempt, nodes, leader, duration_s, server_nbytes=server_nbytes)

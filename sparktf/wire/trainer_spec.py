@@ -72,7 +72,7 @@ class Training(Placed):
 
     @property
     def summed_by(self) -> str:
-        """What sums gradients, with the reason; "" where there is nothing to sum."""
+        """The collectives that sum gradients, with the reason; "" where there is nothing to sum."""
         return f"{self.collectives}: {self.why_collectives}" if self.why_collectives else ""
 
     @property

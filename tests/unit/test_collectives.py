@@ -61,6 +61,7 @@ def test_a_modules_text_tells_how_many_parameters_its_functions_take(
 
 
 def test_so_does_the_module_that_is_made_of_functions_of_a_program(tmp_path: Path) -> None:
-    made = name_functions({"build": lambda params, assets: None, "train": lambda node: None}, tmp_path)
-    counts = {name: parameter_count(*place.split(":"), [str(tmp_path)]) for name, place in made.items()}
+    named = name_functions({"build": lambda params, assets: None, "train": lambda node: None}, tmp_path)
+    places = {name: place.partition(":") for name, place in named.items()}
+    counts = {name: parameter_count(module, made, [str(tmp_path)]) for name, (module, _, made) in places.items()}
     assert counts == {"build": 2, "train": 1}

@@ -66,7 +66,7 @@ class Agents:
         shape = self.config.cluster.shape
         here, storage = self.gang.roster.here(), LocalStorage()
         seating = seat_agents(here, shape, {}, storage, "", lambda path, content: None, first=True, replay=False)
-        leader = trainer_spec(node=seating.cluster.leader, cluster=seating.cluster, config=self.config)
+        leader = self.leader = trainer_spec(node=seating.cluster.leader, cluster=seating.cluster, config=self.config)
         trainers = seating.trainers(self.clock.now_s())
         self.attempt = Attempt(
             1, self.config, plan, Start(), trainers, self.clock.now_s, self.clock.wall_s, hosts=seating.dealt
@@ -171,7 +171,7 @@ def test_a_second_loss_knows_where_the_first_has_moved(agents: Agents) -> None:
         spec = agents.take(agent, address)
     assert spec.cluster.worker == ("z:1", "y:1")
     assert spec.incarnation == 2
-    losses = attempt_result(agents.attempt, (), 0, 1.0, server_nbytes=2**30).losses
+    losses = attempt_result(agents.attempt, (), agents.leader, 1.0, server_nbytes=2**30).losses
     assert [(loss.node, loss.exit_code) for loss in losses] == [("worker 0", -9), ("worker 1", -9), ("worker 0", -9)]
 
 

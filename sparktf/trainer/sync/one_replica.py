@@ -1,4 +1,4 @@
-"""What a model may not ask of a strategy that knows one replica, where other nodes train beside it.
+"""Refuses models that ask a strategy for other nodes' replicas, where it knows this node's alone.
 
 Under TensorFlow's collectives a strategy knows the replicas of all nodes. Under sparktf's it knows this node's alone: a
 layer that asks it for a sum over replicas would get its own values back, without an error.
