@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from sparktf.errors import ExchangeError, PeerLostError
 from sparktf.trainer.sync.exchange.frames import HEADER_NBYTES, Frame, OperationKind
 from sparktf.trainer.sync.exchange.link import Awaited, Link
-from sparktf.trainer.sync.exchange.linked import SMALL_NBYTES, LinkedExchange, partners
+from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
+from sparktf.trainer.sync.exchange.transfer import SMALL_NBYTES
 
 TYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int32, np.int64)
 MEMBERS = st.integers(1, 9)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sparktf.errors import ExchangeError
 
-_HEADER = struct.Struct("!4sIIQBHQ")
+_HEADER = struct.Struct("!4sIIQB3xIQ4x")  # Padded, so that values behind it are aligned
 _MAGIC = b"stfx"
 
 HEADER_NBYTES = _HEADER.size

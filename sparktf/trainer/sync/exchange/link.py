@@ -29,6 +29,9 @@ class Awaited(NamedTuple):
     write: bool
 
 
+READS, WRITES = Awaited(read=True, write=False), Awaited(read=False, write=True)
+
+
 class Link:
     """One connection; for one thread.
 
@@ -65,11 +68,11 @@ class Link:
         """
         self._check_noted()
         try:
-            return self.sock.send(view), Awaited(read=False, write=True)
+            return self.sock.send(view), WRITES
         except ssl.SSLWantReadError:
-            return 0, Awaited(read=True, write=False)
+            return 0, READS
         except (BlockingIOError, ssl.SSLWantWriteError):
-            return 0, Awaited(read=False, write=True)
+            return 0, WRITES
         except OSError as error:
             raise self.lost(error) from error
 
@@ -83,14 +86,14 @@ class Link:
         try:
             count = self.sock.recv_into(view)
         except (BlockingIOError, ssl.SSLWantReadError):
-            return 0, Awaited(read=True, write=False)
+            return 0, READS
         except ssl.SSLWantWriteError:
-            return 0, Awaited(read=False, write=True)
+            return 0, WRITES
         except OSError as error:
             raise self.lost(error) from error
         if not count and len(view):
             raise self.lost("it has closed the connection")
-        return count, Awaited(read=True, write=False)
+        return count, READS
 
     def check(self) -> None:
         """Checks that the network takes bytes to the peer.

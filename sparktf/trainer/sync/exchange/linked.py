@@ -21,16 +21,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from sparktf.trainer.sync.exchange.frames import Frame, OperationKind
 from sparktf.trainer.sync.exchange.link import Link
-from sparktf.trainer.sync.exchange.transfer import CHUNK_NBYTES, Array, Incoming, Outgoing, move
+from sparktf.trainer.sync.exchange.transfer import (
+    CHUNK_NBYTES,
+    SMALL_NBYTES,
+    SPARE_NBYTES,
+    Array,
+    Incoming,
+    Outgoing,
+    move,
+)
 from sparktf.trainer.sync.exchange.waking import Waking
-
-SMALL_NBYTES = 65_536
-"""Up to here a sum is sent whole in each round: rounds cost more than bytes."""
 
 
 def partners(rank: int, members: int) -> set[int]:
@@ -67,7 +73,7 @@ class LinkedExchange:
         self._operation = 0
         self._part = 0
         self._kind = OperationKind.SUM
-        self._spare = np.empty(CHUNK_NBYTES, np.uint8)
+        self._spare = np.empty(SPARE_NBYTES, np.uint8)
         self._buffers = Buffers()
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
@@ -75,7 +81,7 @@ class LinkedExchange:
         self._begin(OperationKind.SUM)
         packed = self._buffers.packed(arrays)
         for values in packed.by_type:
-            if values.nbytes <= SMALL_NBYTES:
+            if values.nbytes <= SMALL_NBYTES:  # Rounds cost more than bytes
                 self._add_in_rounds(values)
             else:
                 self._add_around(values)
@@ -131,12 +137,14 @@ class LinkedExchange:
         """Sends an array to a member while one is received from another, which is written over an array or added."""
         sent, received = parts or (self._part, self._part)
         self._part += parts is None
+        if to is None and by is None:
+            return
         outgoing = incoming = None
         if to is not None and out is not None:
             outgoing = Outgoing(self._links[to], self._frame(sent, out), out)
         if by is not None and into is not None:
             frame = self._frame(received, into)
-            incoming = Incoming(self._links[by], frame, into, spare=self._spare if add else None)
+            incoming = Incoming(self._links[by], frame, into, self._spare, add=add)
         move(outgoing, incoming, self._waking.descriptor, self._waking.check)
 
     def _add_in_rounds(self, values: Array) -> None:
@@ -149,8 +157,7 @@ class LinkedExchange:
             return
         self._move(None, None, beyond if beyond < self.members else None, values, add=True)
         for bit in (1 << k for k in range(power.bit_length() - 1)):
-            # What is sent must not change meanwhile.
-            self._move(rank ^ bit, values.copy(), rank ^ bit, values, add=True)
+            self._move(rank ^ bit, values, rank ^ bit, values, add=True)  # A small message is sent from a copy
         self._move(beyond if beyond < self.members else None, values, None, None)
 
     def _add_around(self, values: Array) -> None:
@@ -184,39 +191,36 @@ class LinkedExchange:
 class InBuffers:
     """Arrays in one buffer for each of their types."""
 
-    def __init__(self, by_type: list[Array], parts: list[Array]) -> None:
-        self.by_type = by_type
-        self.parts = parts
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        """Takes memory for the shapes and types of arrays."""
+        sizes: dict[np.dtype[Any], int] = {}
+        for array in arrays:
+            sizes[array.dtype] = sizes.get(array.dtype, 0) + array.size
+        of = {kind: np.empty(size, kind) for kind, size in sizes.items()}
+        self.by_type = list(of.values())
+        self.parts: list[Array] = []
+        for array in arrays:
+            self.parts.append(of[array.dtype][: array.size].reshape(array.shape))
+            of[array.dtype] = of[array.dtype][array.size :]
 
 
 class Buffers:
-    """The exchange's own memory, two of each size, used in turn.
+    """The exchange's own memory, two of each kind, used in turn.
 
     TensorFlow may go on to read a result that it was given, without a copy, until the update that follows is done.
     """
 
     def __init__(self) -> None:
-        self._of: dict[tuple[tuple[str, int], ...], list[list[Array]]] = {}
-        self._turn = 0
+        self._of: dict[tuple[tuple[np.dtype[Any], tuple[int, ...]], ...], list[InBuffers]] = {}
 
     def packed(self, arrays: Sequence[Array]) -> InBuffers:
-        """Returns a copy of arrays, by type."""
-        arrays = [np.asarray(array) for array in arrays]
-        types = list(dict.fromkeys(array.dtype for array in arrays))
-        sizes = tuple((str(kind), sum(a.size for a in arrays if a.dtype == kind)) for kind in types)
-        pair = self._of.setdefault(sizes, [])
-        if len(pair) < 2:
-            pair.append([np.empty(size, kind) for kind, (_, size) in zip(types, sizes, strict=True)])
-            chosen = pair[-1]
-        else:
-            pair.reverse()
-            chosen = pair[-1]
-        ends = dict.fromkeys(types, 0)
-        parts = []
-        for array in arrays:
-            begin = ends[array.dtype]
-            ends[array.dtype] = end = begin + array.size
-            part = chosen[types.index(array.dtype)][begin:end].reshape(array.shape)
+        """Returns a copy of arrays."""
+        found = [np.asarray(array) for array in arrays]
+        key = tuple([(array.dtype, array.shape) for array in found])
+        if key not in self._of:
+            self._of[key] = [InBuffers(found), InBuffers(found)]
+        pair = self._of[key]
+        pair.reverse()
+        for part, array in zip(pair[0].parts, found, strict=True):
             part[...] = array
-            parts.append(part)
-        return InBuffers(chosen, parts)
+        return pair[0]
