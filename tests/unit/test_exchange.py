@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sparktf.errors import ExchangeError, PeerLostError
 from sparktf.trainer.sync.exchange.frames import HEADER_NBYTES, Frame, OperationKind
 from sparktf.trainer.sync.exchange.link import Awaited, Link
-from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
+from sparktf.trainer.sync.exchange.linked import PACKED_NBYTES, LinkedExchange, partners
 from sparktf.trainer.sync.exchange.transfer import SMALL_NBYTES
 
 TYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int32, np.int64)
@@ -35,7 +35,7 @@ def drawn(seed: int, rank: int, shapes: list[tuple[int, ...]], kind: Any) -> lis
     seed=st.integers(0, 2**32),
     kind=st.sampled_from(TYPES),
     shapes=st.lists(st.lists(st.integers(0, 5), max_size=3).map(tuple), min_size=1, max_size=4),
-    large=st.integers(0, 3 * SMALL_NBYTES),
+    large=st.one_of(st.integers(0, 3 * SMALL_NBYTES), st.just(PACKED_NBYTES + 1)),
 )
 def test_a_sum_is_that_of_all_members_whatever_their_number_and_the_arrays(
     members: int, seed: int, kind: Any, shapes: list[tuple[int, ...]], large: int
@@ -49,6 +49,7 @@ def test_a_sum_is_that_of_all_members_whatever_their_number_and_the_arrays(
         assert [array.dtype for array in sums] == [np.dtype(kind)] * len(every)
         for array, value in zip(sums, expected, strict=True):
             np.testing.assert_array_equal(array.astype(np.float64), value)
+            assert not array.size or array.ctypes.data % 64 == 0, "TensorFlow would copy it"
 
 
 @pytest.mark.parametrize("members", [2, 3, 5, 8])
