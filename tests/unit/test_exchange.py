@@ -46,7 +46,7 @@ def test_a_sum_is_that_of_all_members_whatever_their_number_and_the_arrays(
         found = gang.each(lambda member: member.sum(given_[member.rank]))
     expected = [np.sum([arrays[i].astype(np.float64) for arrays in given_], axis=0) for i in range(len(every))]
     for sums in found:
-        assert [array.dtype for array in sums] == [np.dtype(kind)] * len(every)
+        assert [(array.dtype, array.shape) for array in sums] == [(np.dtype(kind), shape) for shape in every]
         for array, value in zip(sums, expected, strict=True):
             np.testing.assert_array_equal(array.astype(np.float64), value)
             assert not array.size or array.ctypes.data % 64 == 0, "TensorFlow would copy it"

@@ -86,7 +86,7 @@ class LinkedExchange:
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         """See `Exchange`."""
         self._begin(OperationKind.SUM)
-        given = [np.ascontiguousarray(array) for array in arrays]
+        given = [np.asarray(array, order="C") for array in arrays]  # which keeps a scalar one
         own = self._buffers.of(given)
         for values in own.packed:
             if values.nbytes <= SMALL_NBYTES:  # Rounds cost more than bytes
