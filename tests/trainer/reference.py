@@ -98,6 +98,44 @@ def _relative(found: Values, expected: Values) -> float:
     return float(difference / max(np.max(np.abs(expected), initial=0.0), 1e-30)) if difference else 0.0
 
 
+def compare_replicas(
+    config: JobConfig, updates: Sequence[Sequence[Rows]], exported: str, *, averaged: bool
+) -> tuple[float, float]:
+    """Trains a model with BatchNormalization as several workers do that sum their gradients, one after the other.
+
+    Each normalises its own rows, and keeps moving statistics of its own.
+
+    Args:
+        updates: Each worker's rows in each update.
+        averaged: The model has the mean of all statistics afterwards; else those of the first worker.
+
+    Returns:
+        The greatest difference of any weight from those of `exported`, and that of two workers' statistics.
+    """
+    tf, model, lake = importlib.import_module("tensorflow"), _build(config), _read(str(config.data.path))
+    norm = next(layer for layer in model.layers if "BatchNormalization" in type(layer).__name__)
+    moving = (norm.moving_mean, norm.moving_variance)
+    trained = [v if isinstance(v, tf.Variable) else v.value for v in model.trainable_variables]
+    own = [[np.array(v) for v in moving] for _ in updates[0]]
+    for update in updates:
+        gradients = [np.zeros(v.shape, np.float32) for v in trained]
+        for rank, rows in ((rank, rows) for rank, rows in enumerate(update) if rows):
+            for variable, value in zip(moving, own[rank], strict=True):
+                variable.assign(value)
+            x, y, _ = _batch(config.data, model, lake.take(rows))
+            with tf.GradientTape() as tape:
+                y_pred = model(tf.constant(x), training=True)
+                loss = model.compute_loss(x=x, y=tf.constant(y), y_pred=y_pred, sample_weight=None)
+            own[rank] = [np.array(v) for v in moving]
+            share = len(rows) / sum(map(len, update))
+            gradients = [g + share * d.numpy() for g, d in zip(gradients, tape.gradient(loss, trained), strict=True)]
+        model.optimizer.apply_gradients(zip(map(tf.constant, gradients), model.trainable_variables, strict=True))
+    for variable, *values in zip(moving, *own, strict=True):
+        variable.assign(np.mean(values, axis=0) if averaged else values[0])
+    apart = max(_difference(one, own[0]) for one in own)
+    return _difference(model.get_weights(), _load(config, exported).get_weights()), apart
+
+
 def evaluate(config: JobConfig, path: str, exported: str) -> dict[str, float]:
     """Returns the metrics of a run's model on all rows at `path`, as `model.evaluate` gives them."""
     model, lake = _build(config), _read(path)
