@@ -41,8 +41,20 @@ class CollectiveSum:
 
     def __call__(self, parts: list[Any]) -> list[Any]:
         """See `GradientSum`."""
-        summed: list[Any] = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, parts)
-        return summed
+        return sum_over_replicas(parts)
+
+
+def sum_over_replicas(parts: list[Any]) -> list[Any]:
+    """Returns the sums of tensors by TensorFlow's collectives; called in a replica.
+
+    One call takes one type: it joins small tensors without a look at theirs.
+    """
+    context = tf.distribute.get_replica_context()
+    sums = {
+        kind: iter(context.all_reduce(tf.distribute.ReduceOp.SUM, [part for part in parts if part.dtype == kind]))
+        for kind in dict.fromkeys(part.dtype for part in parts)
+    }
+    return [next(sums[part.dtype]) for part in parts]
 
 
 class ExchangeSum:
