@@ -35,6 +35,18 @@ class Way(NamedTuple):
     tls: TlsMaterial | None = None
 
 
+class Taken(NamedTuple):
+    """What sums took that come one after another as in training.
+
+    Attributes:
+        wall_ms: Median of a sum.
+        cpu_ms: Mean processor time of a sum, of one member.
+    """
+
+    wall_ms: float
+    cpu_ms: float
+
+
 class Counts(NamedTuple):
     """What one sum took of the member that had most to do.
 
@@ -68,8 +80,8 @@ class _CountedExchange(LinkedExchange):
         super()._move(to, out, by, into, **settings)
 
 
-def milliseconds(way: Way, members: int, nbytes: int, sums: int) -> float:
-    """Returns the median time of a sum, of those that come one after another as in training."""
+def timed(way: Way, members: int, nbytes: int, sums: int) -> Taken:
+    """Returns what each of many sums took."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     peers = _places(members, way)
@@ -80,13 +92,13 @@ def milliseconds(way: Way, members: int, nbytes: int, sums: int) -> float:
     try:
         if not ours.poll(TIMEOUT_S):
             raise SystemExit(f"no sum of {nbytes} bytes over {members} members by {way.name} in {TIMEOUT_S} s")
-        found: list[float] = ours.recv()
+        found: Taken = ours.recv()
         for process in processes:
             process.join(TIMEOUT_S)
     finally:
         for process in processes:
             process.kill()
-    return float(np.median(found)) * 1e3
+    return found
 
 
 def counts(members: int, nbytes: int) -> Counts:
@@ -118,20 +130,21 @@ def _places(members: int, way: Way) -> list[Peer]:
 
 
 def _member(rank: int, peers: Sequence[Peer], way: Way, nbytes: int, sums: int, tell: Connection | None) -> None:
-    """Sums again and again; rank 0 tells the seconds of each."""
+    """Sums again and again; rank 0 tells what it took."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
     waking = Waking()
     own = Membership(rank, 1, 1, "of this benchmark", way.tls)
     links = link_members(peers, own, partners(rank, len(peers)), waking)
     exchange = LinkedExchange(rank, len(peers), 0, links, waking, attempt=1)
-    values, taken = np.ones(nbytes // 4, np.float32), []
-    for i in range(WARM_UP + sums):
+    values = np.ones(nbytes // 4, np.float32)
+    wall_s, cpu_s = [], []
+    for _ in range(WARM_UP + sums):
         exchange.sum([np.zeros(1, np.float32)])  # all begin at once
-        began_s = time.perf_counter()
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
         exchange.sum([values])
-        if i >= WARM_UP:
-            taken.append(time.perf_counter() - began_s)
+        wall_s.append(time.perf_counter() - began_s)
+        cpu_s.append(time.process_time() - began_cpu_s)
     exchange.close()
     if tell is not None:
-        tell.send(taken)
+        tell.send(Taken(float(np.median(wall_s[WARM_UP:])) * 1e3, float(np.mean(cpu_s[WARM_UP:])) * 1e3))

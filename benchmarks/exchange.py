@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 
 import numpy as np
-from _exchange_members import Way, counts, milliseconds
+from _exchange_members import Taken, Way, counts, timed
 from _report import Figure, figure, report
 
 from sparktf.wire.certificates import new_tls_material
@@ -44,23 +44,27 @@ def by_count() -> Iterator[Figure]:
 
 def by_time(runs: int) -> Iterator[Figure]:
     """Times of two members."""
-    tls = new_tls_material(datetime.datetime.now(datetime.UTC))
+    material = new_tls_material(datetime.datetime.now(datetime.UTC))
     ways = (
         Way("unix sockets", one_host=True),
         Way("TCP", one_host=False),
-        Way("TCP with TLS", one_host=False, tls=tls),
+        Way("TCP with TLS", one_host=False, tls=material),
     )
-    found: dict[tuple[str, int], list[float]] = {(way.name, nbytes): [] for way in ways for nbytes in SUMS}
+    found: dict[tuple[str, int], list[Taken]] = {(way.name, nbytes): [] for way in ways for nbytes in SUMS}
     for _ in range(runs):
-        for nbytes, sums in SUMS.items():
-            for way in ways:
-                found[way.name, nbytes].append(milliseconds(way, 2, nbytes, sums))
-                print(f"{way.name}, {nbytes} bytes: {found[way.name, nbytes][-1]:.3f} ms", file=sys.stderr, flush=True)
-    for nbytes, name in ((SMALL, "5 kB"), (LARGE, "17 MB")):
+        for (name, nbytes), taken in found.items():
+            way = next(way for way in ways if way.name == name)
+            taken.append(timed(way, 2, nbytes, SUMS[nbytes]))
+            print(f"{name}, {nbytes} bytes: {taken[-1]}", file=sys.stderr, flush=True)
+    for nbytes, size in ((SMALL, "5 kB"), (LARGE, "17 MB")):
         for way in ways:
-            yield figure(f"{name} over 2 processes, {way.name}", found[way.name, nbytes], unit="ms")
-        pairs = zip(found["TCP with TLS", nbytes], found["TCP", nbytes], strict=True)
-        yield figure(f"{name}: with TLS / without", [with_ / without for with_, without in pairs], unit="ratio")
+            taken = found[way.name, nbytes]
+            yield figure(f"{size} over 2 processes, {way.name}", [t.wall_ms for t in taken], unit="ms")
+            yield figure(f"{size}, {way.name}: processor time of one", [t.cpu_ms for t in taken], unit="ms")
+        pairs = list(zip(found["TCP with TLS", nbytes], found["TCP", nbytes], strict=True))
+        yield figure(f"{size}: with TLS / without", [tls.wall_ms / tcp.wall_ms for tls, tcp in pairs], unit="ratio")
+        by_cpu = [tls.cpu_ms / tcp.cpu_ms for tls, tcp in pairs]
+        yield figure(f"{size}: with TLS / without, processor time", by_cpu, unit="ratio")
 
 
 def main() -> None:
