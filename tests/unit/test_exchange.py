@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -103,16 +104,31 @@ def test_operations_of_all_kinds_follow_each_other() -> None:
         assert gang.each(work) == [[x for i in range(20) for x in (3.0, 2.0 * i, 0.0)]] * 3
 
 
-def test_a_result_stays_until_the_next_but_one_sum() -> None:
+def test_results_stay_while_they_or_parts_of_them_are_held() -> None:
     with linked(2) as gang:
 
         def work(member: LinkedExchange) -> None:
-            first = member.sum([np.ones(50_000, np.float32)])[0]
-            second = member.sum([np.full(50_000, 2, np.float32)])[0]
-            assert (first == 2).all()
-            assert (second == 4).all()
+            held = []
+            for i in range(6):
+                small, large = member.sum([np.full(100, i, np.float32), np.full(400_000, i, np.float32)])
+                held.append((small[50:60], large.reshape(400, -1)[7:].view(np.int32)) if i % 2 else (small, large))
+            for i, results in enumerate(held):
+                assert [np.unique(result.view(np.float32)).tolist() for result in results] == [[2 * i]] * 2
 
         gang.each(work)
+
+
+def test_a_member_has_memory_for_two_sums_however_many_it_makes() -> None:
+    arrays = [np.ones(size, np.float32) for size in (100_000, 2_000_000)]
+    nbytes, members = sum(array.nbytes for array in arrays), 2
+    tracemalloc.start()
+    try:
+        with linked(members) as gang:
+            for _ in range(4):
+                gang.each(lambda member: [float(values[0]) for values in member.sum(arrays)])
+        assert tracemalloc.get_traced_memory()[1] <= members * (2 * nbytes + (3 << 20))
+    finally:
+        tracemalloc.stop()
 
 
 # ---- what is sent ----

@@ -20,6 +20,7 @@ minutes, until the driver, which hears every member's beats, says that it is los
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -96,7 +97,7 @@ class LinkedExchange:
         for array, values in zip(given, own.parts, strict=True):
             if array.nbytes > PACKED_NBYTES:
                 self._add_around(array.reshape(-1), values.reshape(-1))
-        return own.parts
+        return own.given()
 
     def gather(self, array: Array) -> list[Array]:
         """See `Exchange`."""
@@ -215,12 +216,28 @@ class InBuffers:
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         """Takes memory for the shapes and types of arrays."""
+        self.packed: list[Array] = []
+        self.parts = [aligned(array.shape if array.nbytes > PACKED_NBYTES else (0,), array.dtype) for array in arrays]
+        self._pack(arrays)
+        large = [part for part, array in zip(self.parts, arrays, strict=True) if array.nbytes > PACKED_NBYTES]
+        self._memory = [array.base for array in (*self.packed, *large)]
+        del large
+        self._own = self._references()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody else has one of the sums, or a part of it."""
+        return self._references() != self._own
+
+    def given(self) -> list[Array]:
+        """Returns the sums to somebody else."""
+        return [part.view() for part in self.parts]
+
+    def _pack(self, arrays: Sequence[Array]) -> None:
         small: dict[np.dtype[Any], list[int]] = {}
         for place, array in enumerate(arrays):
             if array.nbytes <= PACKED_NBYTES:
                 small.setdefault(array.dtype, []).append(place)
-        self.packed: list[Array] = []
-        self.parts = [aligned(array.shape if array.nbytes > PACKED_NBYTES else (0,), array.dtype) for array in arrays]
         for kind, places in small.items():
             begins = [0]
             for place in places:
@@ -231,11 +248,15 @@ class InBuffers:
                 values = self.packed[-1][begin : begin + arrays[place].size]
                 self.parts[place] = values.reshape(arrays[place].shape)
 
+    def _references(self) -> list[int]:
+        return [sys.getrefcount(memory) for memory in self._memory]  # NumPy's views all name the whole
+
 
 class Buffers:
-    """The exchange's own memory, two of each kind, used in turn.
+    """The exchange's own memory, two of each kind, used in turn, and more while results are held.
 
-    TensorFlow goes on to read a result that it was given, without a copy, until the update that follows is done.
+    TensorFlow reads a result without a copy, and may keep it: a variable to which it is assigned lies in this memory,
+    and so may one to which something is assigned that was computed in place. Written over, it would have another value.
     """
 
     def __init__(self) -> None:
@@ -243,15 +264,17 @@ class Buffers:
 
     def of(self, arrays: Sequence[Array]) -> InBuffers:
         """Returns memory for arrays, with copies of those that are packed."""
-        key = tuple([(array.dtype, array.shape) for array in arrays])
-        if key not in self._of:
-            self._of[key] = [InBuffers(arrays), InBuffers(arrays)]
-        pair = self._of[key]
-        pair.reverse()
-        for part, array in zip(pair[0].parts, arrays, strict=True):
+        known = self._of.setdefault(tuple([(array.dtype, array.shape) for array in arrays]), [])
+        chosen = next((each for each in known if not each.is_held), None) if len(known) > 1 else None
+        if chosen is None:
+            chosen = InBuffers(arrays)
+        else:
+            known.remove(chosen)
+        known.append(chosen)  # the one that was used last
+        for part, array in zip(chosen.parts, arrays, strict=True):
             if array.nbytes <= PACKED_NBYTES:
                 part[...] = array
-        return pair[0]
+        return chosen
 
 
 def aligned(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
