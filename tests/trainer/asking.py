@@ -1,10 +1,11 @@
-"""Models that ask tf.distribute for what other nodes' replicas have."""
+"""Models that ask tf.distribute for what other nodes' replicas have, or need it."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
+import numpy as np
 from trainer.lake import CLASSES, NUMBERS
 
 
@@ -52,4 +53,16 @@ def build(params: dict[str, Any], assets: dict[str, Any]) -> Any:
     numbers = keras.Input((len(NUMBERS),), name="numbers")
     model = keras.Model(numbers, keras.layers.Dense(CLASSES, "softmax", name="label")(Asks(name="asks")(numbers)))
     model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy")
+    return model
+
+
+def unseeded(params: dict[str, Any], assets: dict[str, Any]) -> Any:
+    """A model whose first weights no seed has drawn; its trainer's log says when it is built."""
+    del assets
+    print("the model is built", flush=True)
+    keras = importlib.import_module(params["flavour"])
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    model = keras.Model(numbers, keras.layers.Dense(CLASSES, "softmax", name="label")(numbers))
+    model.set_weights([np.random.default_rng().normal(size=w.shape) for w in model.get_weights()])
+    model.compile(keras.optimizers.SGD(params["learning_rate"]), "sparse_categorical_crossentropy")
     return model

@@ -139,6 +139,35 @@ def test_a_run_begins_with_another_ones_weights_and_its_tables_entry_by_entry(
             assert told["widened/kernel"].why == "its shape differs: [4, 6] here, [4, 4] there"
 
 
+@pytest.mark.parametrize("flavour", only("keras", of=["keras", "tf_keras"]))
+def test_workers_begin_with_what_the_leader_alone_has_drawn_or_read(
+    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    """Were their weights not alike, the first checkpoint would fail."""
+    lake.write(tmp_path / "lake", [100, 100])
+    gang.assets = {}
+    results: list[RunResult] = []
+    for rate in (0.1, 0.0):
+        config = lake.job(
+            tmp_path,
+            "unseeded",
+            name=f"rate-{rate}",
+            cluster=TWO_WORKERS,
+            params={"flavour": flavour, "learning_rate": rate},
+            data=lake.NUMBERS_TO_LABEL,
+            train={"batch_size": 64, "init_from": results[0].model if results else None},
+        )
+        results.append(gang.train(config.model_copy(update={"model": "trainer.asking:unseeded"}), hooks()))
+    ours, theirs = (elsewhere.submit(reference.weights_by_layer, r.model).result() for r in reversed(results))
+    for mine, other in zip(ours["label"], theirs["label"], strict=True):
+        np.testing.assert_array_equal(mine, other)
+    # A model is built once more to read another one's weights into it.
+    for result, built in zip(results, ([1, 1], [2, 1]), strict=True):
+        logs = [next(Path(result.path, "logs").glob(f"*-worker-{index}.log")) for index in (0, 1)]
+        assert [log.read_text().count("the model is built") for log in logs] == built
+        assert result.attempts[0].collectives.startswith("sparktf")
+
+
 @pytest.mark.parametrize("cluster", only(SERVED, of=[TWO_WORKERS, SERVED, {**ONE_PROCESS, "evaluator": True}]))
 def test_the_weights_begun_with_are_kept_where_training_makes_them_worse(
     cluster: dict[str, Any], tmp_path: Path, gang: LocalGang, trained: RunResult, elsewhere: ProcessPoolExecutor
