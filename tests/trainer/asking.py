@@ -14,7 +14,8 @@ def build(params: dict[str, Any], assets: dict[str, Any]) -> Any:
 
     "all_reduce" and "all_gather" are the replica context's; "a mean" is a variable of that aggregation, which keeps
     values of the rows; "a mean when read" is one that tf.distribute aggregates when it is read; "a trained mean" is a
-    weight that only the optimizer changes.
+    weight that only the optimizer changes; "their number" is asked of the strategy for a learning rate, "their number
+    in a replica" of the replica context in a layer.
     """
     del assets
     how, keras = params["how"], importlib.import_module(params["flavour"])
@@ -39,6 +40,8 @@ def build(params: dict[str, Any], assets: dict[str, Any]) -> Any:
             if "mean" in how and training:
                 self.centre.assign(0.9 * self.centre + 0.1 * tf.reduce_mean(numbers, axis=0))
                 return numbers
+            if how == "their number in a replica":
+                return numbers / float(tf.distribute.get_replica_context().num_replicas_in_sync)
             if how.startswith("all") and training:
                 context = tf.distribute.get_replica_context()
                 rows = tf.reduce_sum(numbers, axis=0, keepdims=True)
@@ -52,7 +55,8 @@ def build(params: dict[str, Any], assets: dict[str, Any]) -> Any:
 
     numbers = keras.Input((len(NUMBERS),), name="numbers")
     model = keras.Model(numbers, keras.layers.Dense(CLASSES, "softmax", name="label")(Asks(name="asks")(numbers)))
-    model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy")
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync if how == "their number" else 1
+    model.compile(keras.optimizers.SGD(0.1 * replicas), "sparse_categorical_crossentropy")
     return model
 
 

@@ -145,9 +145,10 @@ def refusal(flavour: str, how: str) -> str:
     gradients = importlib.import_module("sparktf.trainer.sync.gradients")
     alone = importlib.import_module("sparktf.trainer.model.exchange").ALONE
     update = importlib.import_module("sparktf.trainer.sync.step").UpdateFunction
-    model = importlib.import_module("sparktf.trainer.model.model").UserModel(asking.build, config, {}, SPEC)
+    user_model = importlib.import_module("sparktf.trainer.model.model").UserModel
     try:
-        with one_replica.refusing_sums():
+        with one_replica.refusing_questions():
+            model = user_model(asking.build, config, {}, SPEC)
             update(tf.distribute.get_strategy(), model, total=gradients.ExchangeSum(alone), max_rows=8)
         one_replica.check_variables(model)
     except SparkTFError as error:

@@ -19,6 +19,10 @@ from sparktf.errors import ModelContractError, Verdict
 FLAVOURS = ("keras", "tf_keras")
 SUM = "model: its code calls {} of tf.distribute's replica context, which would return this worker's own values: leave"
 OWN = "centre:0' has aggregation MEAN, and each worker would have its own value: "
+NUMBER = (
+    "model: its code asks tf.distribute for num_replicas_in_sync, which is 1 in each worker over sparktf's "
+    "collectives: give it the number in params, or set cluster.collectives to tensorflow"
+)
 READ = f"{OWN}set cluster.collectives to tensorflow"
 WRITTEN = f"{OWN}leave the aggregation out, or write a train(node)"
 
@@ -98,6 +102,8 @@ def test_moving_statistics_are_averaged_and_what_else_a_layer_changes_is_the_lea
         ("a mean", WRITTEN),
         ("a mean when read", READ),
         ("a trained mean", ""),
+        ("their number", NUMBER),
+        ("their number in a replica", NUMBER),
     ],
 )
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -132,6 +138,7 @@ def asking(folder: Path, flavour: str, how: str, cluster: dict[str, Any], worker
             ("tf_keras", "all_reduce", SUM.format("all_reduce")),
             ("keras", "a mean", WRITTEN),
             ("tf_keras", "a mean when read", READ),
+            ("keras", "their number", NUMBER),
         ],
     ),
 )
@@ -144,7 +151,7 @@ def test_a_run_ends_with_that_refusal_before_it_trains_and_trains_where_the_refu
     assert said in str(refusal.value)
     result = refusal.value.result
     assert (result.verdict, len(result.attempts), result.steps) == (Verdict.REFUSED, 1, 0)
-    if said is READ:
+    if "set cluster.collectives to tensorflow" in said:
         result = gang.train(asking(tmp_path, flavour, how, {"collectives": "tensorflow"}))
         assert result.rows[0].trained == 140
 

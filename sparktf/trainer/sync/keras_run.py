@@ -16,7 +16,7 @@ from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.weights import CopyOfVariables
 from sparktf.trainer.sync.gradients import CollectiveSum, ExchangeSum, GradientSum
 from sparktf.trainer.sync.loop import LoopSettings, SyncLoop, Wish
-from sparktf.trainer.sync.one_replica import check_variables, refusing_sums
+from sparktf.trainer.sync.one_replica import check_variables, refusing_questions
 from sparktf.trainer.sync.state import MemberState
 from sparktf.trainer.sync.step import UpdateFunction
 from sparktf.trainer.sync.strategy import exchange_of
@@ -35,12 +35,11 @@ class KerasRun(ModelRun):
         is_own = exchange.members > 1 and spec.collectives == "sparktf"
         if is_own:
             total = ExchangeSum(exchange)
-        with strategy.scope():
+        with strategy.scope(), refusing_questions() if is_own else nullcontext():
             model = UserModel(build, config, spec.assets, spec.feed)
             member.output.check(model)
             max_rows = -(-config.train.batch_size // replicas) + 1
-            with refusing_sums() if is_own else nullcontext():
-                update = UpdateFunction(strategy, model, total=total, max_rows=max_rows)
+            update = UpdateFunction(strategy, model, total=total, max_rows=max_rows)
         if is_own:
             check_variables(model)
         # One replica's model has no distributed variables: it is its own plain copy, but for averages of its weights.

@@ -1,12 +1,14 @@
 """Refuses models that ask a strategy for other nodes' replicas, where it knows this node's alone.
 
 Under TensorFlow's collectives a strategy knows the replicas of all nodes. Under sparktf's it knows this node's alone: a
-layer that asks it for a sum over replicas would get its own values back, without an error.
+layer that asks it for a sum over replicas would get its own values back, without an error, and a learning rate that is
+multiplied with their number would be another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +19,15 @@ from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.sync.state import moving_statistics
 
 _BY_TENSORFLOW = "set cluster.collectives to tensorflow"
-_ASKED = ("all_reduce", "all_gather")
+_QUESTIONS = (
+    (tf.distribute.ReplicaContext, "all_reduce"),
+    (tf.distribute.ReplicaContext, "all_gather"),
+    (tf.distribute.ReplicaContext, "num_replicas_in_sync"),
+    (tf.distribute.Strategy, "num_replicas_in_sync"),
+)
+_FRAMEWORKS = ("keras", "tf_keras", "tensorflow", "sparktf")
+"""Their own questions get true answers: replicas are those of this node to them."""
+
 _SHARED = (tf.VariableAggregation.SUM, tf.VariableAggregation.MEAN)
 
 
@@ -42,41 +52,53 @@ def check_variables(model: UserModel) -> None:
 
 
 @contextmanager
-def refusing_sums() -> Iterator[None]:
-    """Refuses layers that ask the replica context for an operation over replicas, while a model is looked at.
+def refusing_questions() -> Iterator[None]:
+    """Refuses code of a model that asks for other nodes' replicas, while the model is built and looked at.
 
     Raises:
-        ModelContractError: a layer does, in the block.
+        ModelContractError: it does so in the block: for an operation over all replicas, or for their number.
     """
-    kind = tf.distribute.ReplicaContext
-    before = {name: getattr(kind, name) for name in _ASKED}
+    places = [(_owner(kind, name), name) for kind, name in _QUESTIONS]
+    before = [vars(kind)[name] for kind, name in places]
     asked: list[str] = []
     try:
-        for name in _ASKED:
-            setattr(kind, name, _refusing(name, asked))
+        for (kind, name), original in zip(places, before, strict=True):
+            setattr(kind, name, _refusing(name, original, asked))
         yield
     except Exception as error:
         # Keras and AutoGraph make other errors, or other words, of what a layer raises.
         if asked:
-            raise _refusal(asked[0]) from error
+            raise ModelContractError(asked[0]) from error
         raise
     finally:
-        for name, method in before.items():
-            setattr(kind, name, method)
+        for (kind, name), original in zip(places, before, strict=True):
+            setattr(kind, name, original)
     if asked:
-        raise _refusal(asked[0])
+        raise ModelContractError(asked[0])
 
 
-def _refusing(name: str, asked: list[str]) -> Callable[..., Any]:
+def _owner(kind: Any, name: str) -> Any:
+    return next(cls for cls in kind.__mro__ if name in vars(cls))
+
+
+def _refusing(name: str, original: Any, asked: list[str]) -> Any:
+    """Returns a method, or a property, that refuses in the place of the original."""
+
     def refuse(*_: Any, **__: Any) -> Any:
-        asked.append(name)
-        raise _refusal(name)
+        asked.append(
+            f"model: its code calls {name} of tf.distribute's replica context, which would return this worker's own "
+            "values: leave that out, or write a train(node)"
+        )
+        raise ModelContractError(asked[0])
 
-    return refuse
+    def count(owner: Any) -> Any:
+        caller = str(sys._getframe(1).f_globals.get("__name__", ""))
+        if caller.partition(".")[0] in _FRAMEWORKS:
+            return original.fget(owner)
+        asked.append(
+            f"model: its code asks tf.distribute for {name}, which is 1 in each worker over sparktf's collectives: "
+            f"give it the number in params, or {_BY_TENSORFLOW}"
+        )
+        raise ModelContractError(asked[0])
 
-
-def _refusal(name: str) -> ModelContractError:
-    return ModelContractError(
-        f"model: its code calls {name} of tf.distribute's replica context, which would return this worker's own "
-        "values: leave that out, or write a train(node)"
-    )
+    return property(count) if isinstance(original, property) else refuse
