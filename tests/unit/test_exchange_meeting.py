@@ -187,7 +187,8 @@ def test_members_meet_whatever_strangers_say_and_however_long_they_say_nothing(
     said: list[tuple[bool, bytes, bool]],
 ) -> None:
     """Each begins as a member would or not, says something, and closes the connection or keeps it."""
-    members, wakings, kept = places(2), [Waking(), Waking()], []
+    members, wakings = places(2), [Waking(), Waking()]
+    kept: list[socket.socket] = []
     try:
         with ThreadPoolExecutor(2) as pool:
             waiting = pool.submit(mean_rank, members, None, wakings, 0)
@@ -200,8 +201,10 @@ def test_members_meet_whatever_strangers_say_and_however_long_they_say_nothing(
                     kept.append(stranger)
             assert mean_rank(members, None, wakings, 1) == waiting.result() == 1
     finally:
-        for each in (*kept, *wakings):
-            each.close()
+        for stranger in kept:
+            stranger.close()
+        for waking in wakings:
+            waking.close()
 
 
 def connected(member: Peer) -> socket.socket:
