@@ -18,6 +18,7 @@ BIN := $(VENV)/bin
 AIRFLOW := .airflow
 MLFLOW := .mlflow
 CONNECTORS := .connectors
+PEERS := .peers
 PY := $(BIN)/python
 # Python compiles modules as they are first imported, and a run imports few of TensorFlow's.
 PIP_INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
@@ -235,6 +236,9 @@ bench: bench-feed bench-hdfs ## All benchmarks: docs/inside/performance.md; one 
 $(BENCHES): bench-%: java $(VENV)/.dev
 	@$(PY) benchmarks/$*.py $(ARGS)
 
+# PyTorch and Ray have an environment of their own, which no other target makes.
+bench-peers: $(PEERS)/.installed
+
 # In a cluster's network. Its script is not called hdfs.py: that would hide the package of this name.
 .PHONY: bench-hdfs
 bench-hdfs: java $(VENV)/.dev
@@ -255,7 +259,7 @@ bench-predict: java $(VENV)/.dev
 
 .PHONY: clean
 clean: ## Remove all that make has made
-	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
+	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(PEERS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
@@ -311,6 +315,13 @@ $(MLFLOW)/.installed: tests/guests/requirements.txt | $(PY)
 	@echo "installing MLflow's server into $(MLFLOW) (once, a minute at most)"
 	@$(PY) -m venv --clear $(MLFLOW)
 	@$(MLFLOW)/bin/python $(PIP_INSTALL) --requirement $<
+	@touch $@
+
+# PyTorch's package brings its libraries for GPUs. Compiled as an ordinary installation is: to do that is no part of a run.
+$(PEERS)/.installed: benchmarks/peers.txt | $(PY)
+	@echo "installing PyTorch and Ray into $(PEERS) (once, 6 GB and some minutes)"
+	@$(PY) -m venv --clear $(PEERS)
+	@$(PEERS)/bin/python $(filter-out --no-compile,$(PIP_INSTALL)) --requirement $<
 	@touch $@
 
 # Connectors of tables are made for one Spark each, and there are none for the newest: their tests bring an older one along.

@@ -2,7 +2,8 @@
 
 Both train one epoch of the same 5 M rows with the same model in two processes on this machine, alternating. sparktf is
 started as users start it, by spark-submit on local[2]; Spark's own start and end are shown apart. Beside them, a run of
-one worker.
+one worker, and what two workers of one core each are worth: two such runs, and runs of one worker on one core with half
+the rows an update, of this model and of one with 17 MB of gradients.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from _clock import clocked
 from _lake import float_columns, write_lake
+from _one_core import scaling
 from _report import figure, report
 from _submit import submit
 
@@ -125,6 +127,7 @@ def main() -> None:
             alone.append(with_sparktf(folder, work / "alone", 1))
             again.append(restart(folder, work / "again"))
             print(f"by hand {theirs[-1]}\nsparktf {ours[-1]}", file=sys.stderr, flush=True)
+        scaled = scaling(Path(root) / "one-core", runs)
     rates = np.array([t.rows_s for t in ours]), np.array([t.rows_s for t in theirs])
     by_cpu = [mine.rows_cpu_s / other.rows_cpu_s for mine, other in zip(ours, theirs, strict=True)]
     seconds = np.array([t.seconds for t in ours]), np.array([t.seconds for t in theirs])
@@ -155,6 +158,7 @@ def main() -> None:
             figure("sparktf / by hand, speed of the whole run", seconds[1] / seconds[0], unit="ratio", goal=">= 1.0"),
             figure("sparktf, one worker: after the first call", [t.rows_s / 1e3 for t in alone], unit="k rows/s"),
             figure("Spark's own start and end, apart", [t.spark_s for t in ours], unit="s"),
+            *scaled,
         ],
     )
 

@@ -1,0 +1,150 @@
+"""Members of an exchange, each in a process with a core of its own, and in threads where only counts matter."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sparktf.trainer.sync.exchange.link import Link
+from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
+from sparktf.trainer.sync.exchange.meeting import Membership, Peer, link_members
+from sparktf.trainer.sync.exchange.waking import Waking
+from sparktf.wire.security import TlsMaterial
+
+TIMEOUT_S = 120
+WARM_UP = 3
+
+
+class Way(NamedTuple):
+    """How members are connected.
+
+    Attributes:
+        one_host: They say that they share a host, and so use a unix socket; else TCP, over loopback.
+    """
+
+    name: str
+    one_host: bool
+    tls: TlsMaterial | None = None
+
+
+class Taken(NamedTuple):
+    """What sums took that come one after another as in training.
+
+    Attributes:
+        wall_ms: Median of a sum.
+        cpu_ms: Mean processor time of a sum, of one member.
+    """
+
+    wall_ms: float
+    cpu_ms: float
+
+
+class Counts(NamedTuple):
+    """What one sum took of the member that had most to do.
+
+    Attributes:
+        nbytes: Sent, headers included.
+        rounds: Steps that come one after another.
+    """
+
+    nbytes: int
+    rounds: int
+
+
+class _CountedLink(Link):
+    """Counts what the socket has taken."""
+
+    nbytes = 0
+
+    def send(self, view: memoryview) -> tuple[int, Any]:
+        sent, wanted = super().send(view)
+        self.nbytes += sent
+        return sent, wanted
+
+
+class _CountedExchange(LinkedExchange):
+    """Counts the steps in which it sends or receives."""
+
+    rounds = 0
+
+    def _move(self, to: int | None, out: Any, by: int | None, into: Any, **settings: Any) -> None:
+        self.rounds += to is not None or by is not None
+        super()._move(to, out, by, into, **settings)
+
+
+def timed(way: Way, members: int, nbytes: int, sums: int) -> Taken:
+    """Returns what each of many sums took."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    peers = _places(members, way)
+    work = [(rank, peers, way, nbytes, sums, theirs if rank == 0 else None) for rank in range(members)]
+    processes = [context.Process(target=_member, args=args, daemon=True) for args in work]
+    for process in processes:
+        process.start()
+    try:
+        if not ours.poll(TIMEOUT_S):
+            raise SystemExit(f"no sum of {nbytes} bytes over {members} members by {way.name} in {TIMEOUT_S} s")
+        found: Taken = ours.recv()
+        for process in processes:
+            process.join(TIMEOUT_S)
+    finally:
+        for process in processes:
+            process.kill()
+    return found
+
+
+def counts(members: int, nbytes: int) -> Counts:
+    """Returns the bytes and rounds of one sum of float32."""
+    links: list[dict[int, _CountedLink]] = [{} for _ in range(members)]
+    for low in range(members):
+        for high in (rank for rank in partners(low, members) if rank > low):
+            one, other = socket.socketpair()
+            links[low][high], links[high][low] = _CountedLink(str(high), one), _CountedLink(str(low), other)
+    waking = Waking()
+    gang = [_CountedExchange(rank, members, 0, links[rank], waking, attempt=1) for rank in range(members)]
+    with ThreadPoolExecutor(members) as pool:
+        for (total,) in pool.map(lambda member: member.sum([np.ones(nbytes // 4, np.float32)]), gang):
+            if not (total == members).all():
+                raise SystemExit(f"a sum over {members} members is wrong")
+    for member in gang:
+        member.close()
+    waking.close()
+    sent = [sum(link.nbytes for link in own.values()) for own in links]
+    return Counts(max(sent), max(member.rounds for member in gang))
+
+
+def _places(members: int, way: Way) -> list[Peer]:
+    held = [socket.create_server(("127.0.0.1" if way.one_host else f"127.0.0.{i + 1}", 0)) for i in range(members)]
+    found = [Peer(f"worker {i}", *listener.getsockname()) for i, listener in enumerate(held)]
+    for listener in held:
+        listener.close()
+    return found
+
+
+def _member(rank: int, peers: Sequence[Peer], way: Way, nbytes: int, sums: int, tell: Connection | None) -> None:
+    """Sums again and again; rank 0 tells what it took."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    waking = Waking()
+    own = Membership(rank, 1, 1, "of this benchmark", way.tls)
+    links = link_members(peers, own, partners(rank, len(peers)), waking)
+    exchange = LinkedExchange(rank, len(peers), 0, links, waking, attempt=1)
+    values = np.ones(nbytes // 4, np.float32)
+    wall_s, cpu_s = [], []
+    for _ in range(WARM_UP + sums):
+        exchange.sum([np.zeros(1, np.float32)])  # all begin at once
+        began_s, began_cpu_s = time.perf_counter(), time.process_time()
+        exchange.sum([values])
+        wall_s.append(time.perf_counter() - began_s)
+        cpu_s.append(time.process_time() - began_cpu_s)
+    exchange.close()
+    if tell is not None:
+        tell.send(Taken(float(np.median(wall_s[WARM_UP:])) * 1e3, float(np.mean(cpu_s[WARM_UP:])) * 1e3))
