@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktf.errors import PeerLostError
+from sparktf.errors import NodeLostError, PeerLostError
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.meeting import HELLO, Membership, Peer, link_members
 from sparktf.trainer.sync.exchange.waking import Waking
@@ -89,6 +89,15 @@ def test_a_meeting_that_lacks_a_member_ends_with_what_another_thread_says(waking
     threading.Timer(0.05, lambda: wakings[0].wake(PeerLostError("worker 1 never came"))).start()
     with pytest.raises(PeerLostError, match="worker 1 never came"):
         mean_rank(places(2), None, wakings, 0)
+
+
+def test_a_port_that_another_program_has_is_no_failure_of_the_model(wakings: list[Waking]) -> None:
+    members = places(2)
+    with (
+        socket.create_server(("", members[0].port)),
+        pytest.raises(NodeLostError, match=f"worker 0 cannot listen for its gang at port {members[0].port}: .*in use"),
+    ):
+        mean_rank(members, None, wakings, 0)
 
 
 # ---- strangers ----
