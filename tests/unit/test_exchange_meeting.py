@@ -100,6 +100,17 @@ def test_a_port_that_another_program_has_is_no_failure_of_the_model(wakings: lis
         mean_rank(members, None, wakings, 0)
 
 
+def test_a_peer_that_cannot_be_reached_is_named_in_the_log_once_and_waited_for(
+    wakings: list[Waking], caplog: pytest.LogCaptureFixture
+) -> None:
+    members = [Peer("worker 0", "255.255.255.255", 4_000), *places(1)]
+    threading.Timer(0.5, lambda: wakings[1].wake(PeerLostError("stopped"))).start()
+    with pytest.raises(PeerLostError, match="stopped"):
+        mean_rank(members, None, wakings, 1)
+    (said,) = [record.message for record in caplog.records if "worker 0" in record.message]
+    assert said.startswith("worker 0 at 255.255.255.255:4000 cannot be reached: ")
+
+
 # ---- strangers ----
 
 

@@ -191,14 +191,21 @@ class _Meeting:
 
     def _call(self, rank: int) -> None:
         there, is_here = self._members[rank], self._members[rank].host == self._members[self._own.rank].host
+        has_said = False
         while not self._is_over:
             # A container with a network of its own has the same host's name, and another space of names.
             for family in (socket.AF_UNIX, socket.AF_INET) if is_here else (socket.AF_INET,):
-                with suppress(StrangerError, OSError):  # it does not listen yet
+                try:
                     with _closed_on_error(self._connected(family, rank, there)) as sock:
                         self._introduce(sock, rank)
                         self._add(rank, sock)
                     return
+                except (StrangerError, ConnectionRefusedError):
+                    pass  # it does not listen yet
+                except OSError as error:
+                    if family == socket.AF_INET and not has_said:
+                        _log.warning("%s at %s:%d cannot be reached: %s", there.name, there.host, there.port, error)
+                        has_said = True
             select.select([self._waking.descriptor], [], [], _AGAIN_S)
 
     def _connected(self, family: int, rank: int, there: Peer) -> socket.socket:
