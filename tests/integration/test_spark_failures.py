@@ -157,9 +157,9 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
     assert "worker 0" in causes[2]
     assert "lost its agent: silent for" in causes[2]
     assert causes[3] == ""
-    peers = [[(f.node, f.type, f.message) for f in a.failures if f.peer] for a in result.attempts]
+    peers = [[(f.node, f.verdict, f.type, f.message) for f in a.failures if f.peer] for a in result.attempts]
     said = "the connection to worker 1 is lost: it has closed the connection"
-    assert peers[0] == [("worker 0", "PeerLostError", said)]
+    assert peers[0] == [("worker 0", Verdict.INFRASTRUCTURE, "PeerLostError", said)]
     assert peers[2] == [], "who waits for a frozen one has lost nobody"
     assert heard_by == [], "members that have met listen nowhere, and TensorFlow has no server"
     assert (result.steps, result.rows_trained) == (20, ROWS)

@@ -180,6 +180,27 @@ def test_a_closed_connection_is_told_at_once_by_the_peers_name() -> None:
         assert other.rank == 1
 
 
+@pytest.mark.parametrize("size", [4, 500_000])
+def test_all_members_end_once_one_is_gone_whether_or_not_they_have_a_link_to_it(size: int) -> None:
+    members, gone = 9, 5
+    assert partners(gone, members) != set(range(members)) - {gone}
+    with linked(members) as gang:
+
+        def work(member: LinkedExchange) -> str:
+            try:
+                if member.rank != gone:
+                    member.sum([np.ones(size, np.float32)])
+            except PeerLostError as error:
+                return str(error)
+            finally:
+                member.close()  # as its process does, which ends
+            return ""
+
+        told = gang.each(work)
+    assert [rank for rank, said in enumerate(told) if not said] == [gone]
+    assert any(said.startswith(f"the connection to worker {gone} is lost") for said in told)
+
+
 def test_a_wait_ends_with_what_another_thread_says() -> None:
     with linked(2) as gang:
         threading.Timer(0.05, lambda: gang.wakings[0].wake(PeerLostError("worker 1 is lost"))).start()

@@ -15,7 +15,7 @@ from sparktf.wire.certificates import new_tls_material
 @pytest.mark.parametrize(
     ("unanswered_s", "computes_s"),
     [
-        (3, 5),
+        (2, 3),
         pytest.param(
             KNOBS.unanswered_s,
             125,

@@ -8,13 +8,15 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from sparktf.errors import PeerLostError
+from sparktf.errors import NodeLostError, PeerLostError
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.meeting import HELLO, Membership, Peer, link_members
 from sparktf.trainer.sync.exchange.waking import Waking
@@ -87,6 +89,26 @@ def test_a_meeting_that_lacks_a_member_ends_with_what_another_thread_says(waking
     threading.Timer(0.05, lambda: wakings[0].wake(PeerLostError("worker 1 never came"))).start()
     with pytest.raises(PeerLostError, match="worker 1 never came"):
         mean_rank(places(2), None, wakings, 0)
+
+
+def test_a_port_that_another_program_has_is_no_failure_of_the_model(wakings: list[Waking]) -> None:
+    members = places(2)
+    with (
+        socket.create_server(("", members[0].port)),
+        pytest.raises(NodeLostError, match=f"worker 0 cannot listen for its gang at port {members[0].port}: .*in use"),
+    ):
+        mean_rank(members, None, wakings, 0)
+
+
+def test_a_peer_that_cannot_be_reached_is_named_in_the_log_once_and_waited_for(
+    wakings: list[Waking], caplog: pytest.LogCaptureFixture
+) -> None:
+    members = [Peer("worker 0", "255.255.255.255", 4_000), *places(1)]
+    threading.Timer(0.5, lambda: wakings[1].wake(PeerLostError("stopped"))).start()
+    with pytest.raises(PeerLostError, match="stopped"):
+        mean_rank(members, None, wakings, 1)
+    (said,) = [record.message for record in caplog.records if "worker 0" in record.message]
+    assert said.startswith("worker 0 at 255.255.255.255:4000 cannot be reached: ")
 
 
 # ---- strangers ----
@@ -177,3 +199,57 @@ def refused(connect: Callable[[Peer], socket.socket], member: Peer, sent: bytes)
         except OSError:
             pass  # closed while there was something to read
     return found
+
+
+@settings(max_examples=10)
+@given(said=st.lists(st.tuples(st.booleans(), st.binary(max_size=120), st.booleans()), min_size=1, max_size=8))
+def test_members_meet_whatever_strangers_say_and_however_long_they_say_nothing(
+    said: list[tuple[bool, bytes, bool]],
+) -> None:
+    """Each begins as a member would or not, says something, and closes the connection or keeps it."""
+    members, wakings = places(2), [Waking(), Waking()]
+    kept: list[socket.socket] = []
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            waiting = pool.submit(mean_rank, members, None, wakings, 0)
+            for begins, more, closes in said:
+                stranger = connected(members[0])
+                stranger.sendall(hello() * begins + more)
+                if closes:
+                    stranger.close()
+                else:
+                    kept.append(stranger)
+            assert mean_rank(members, None, wakings, 1) == waiting.result() == 1
+    finally:
+        for stranger in kept:
+            stranger.close()
+        for waking in wakings:
+            waking.close()
+
+
+def connected(member: Peer) -> socket.socket:
+    """Returns a connection to a member, once it listens."""
+    while True:
+        with suppress(ConnectionRefusedError):
+            return plain(member)
+
+
+@pytest.mark.parametrize("tls", [None, TLS], ids=["plain", "tls"])
+def test_a_member_tells_a_stranger_nothing_who_listens_in_its_peers_place(
+    tls: TlsMaterial | None, wakings: list[Waking]
+) -> None:
+    """As another program that has taken the port before the peer comes."""
+    members = places(2)
+    with ThreadPoolExecutor(1) as pool:
+        with socket.create_server((members[0].host, members[0].port)) as stranger:
+            waiting = pool.submit(mean_rank, members, tls, wakings, 1)
+            with stranger.accept()[0] as called:
+                called.settimeout(10)
+                said = called.recv(4_096)
+                with suppress(OSError):  # it has gone
+                    called.sendall(bytes(4_096))
+                    while more := called.recv(4_096):
+                        said += more
+        assert mean_rank(members, tls, wakings, 0) == waiting.result() == 1
+    assert SECRET.encode() not in said
+    assert tls is not None or len(said) == HELLO.size, "no proof before the other's"

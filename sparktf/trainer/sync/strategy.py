@@ -49,6 +49,7 @@ def exchange_of(place: Place, strategy: Any) -> Exchange:
     if place.spec.collectives == "tensorflow":
         return CollectiveExchange(strategy, rank, len(workers), leader)
     members = [Peer(str(node), *_host_and_port(address)) for node, address in workers.items()]
+    # Nobody has to wake it: an order of the driver's to stop, or its loss, ends this process, and so any wait.
     access, waking = place.client.access, Waking()
     own = Membership(rank, place.spec.attempt, 1, access.secret, access.tls)
     links = link_members(members, own, partners(rank, len(members)), waking)

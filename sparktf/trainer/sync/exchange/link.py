@@ -120,7 +120,7 @@ class Link:
         """Returns the error of a connection that is gone."""
         if isinstance(why, OSError) and why.errno in _CUT:
             return self._cut()
-        if isinstance(why, ConnectionResetError | BrokenPipeError):
+        if isinstance(why, ConnectionResetError | BrokenPipeError | ssl.SSLEOFError | ssl.SSLZeroReturnError):
             why = "it has closed the connection"
         return PeerLostError(f"the connection to {self.peer} is lost: {why}")
 

@@ -22,11 +22,12 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
+from sparktf.errors import ExchangeError
 from sparktf.trainer.sync.exchange.frames import Frame, OperationKind
 from sparktf.trainer.sync.exchange.link import Link
 from sparktf.trainer.sync.exchange.transfer import (
@@ -105,9 +106,7 @@ class LinkedExchange:
         lengths = np.zeros(self.members, np.int64)
         lengths[self.rank] = len(array)
         self._add_in_rounds(lengths)
-        ends = np.cumsum(lengths)
-        whole = np.empty((int(ends[-1]), *array.shape[1:]), array.dtype)
-        parts = [whole[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        parts = self._parts(array, lengths.tolist())
         parts[self.rank][:] = array
         self._pass_around(parts, self.rank)
         return parts
@@ -129,6 +128,22 @@ class LinkedExchange:
             link.close()
 
     # ---- steps ----
+
+    def _parts(self, array: Array, lengths: list[int]) -> list[Array]:
+        """Returns memory for the rows of all members, behind each other.
+
+        Raises:
+            ExchangeError: the numbers of rows cannot be right.
+        """
+        ends = list(accumulate(lengths))
+        try:
+            if min(lengths) < 0 or lengths[self.rank] != len(array):
+                raise ValueError("a number is not that of its rows")
+            whole = np.empty((ends[-1], *array.shape[1:]), array.dtype)  # The system gives pages as they are written
+        except (ValueError, MemoryError) as error:
+            peers = " or ".join(link.peer for link in self._links.values())
+            raise ExchangeError(f"{peers} said that members have {lengths} rows to gather: {error}") from error
+        return [whole[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
     def _begin(self, kind: OperationKind) -> None:
         self._operation, self._part, self._kind = self._operation + 1, 0, kind

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
+from sparktf.errors import NodeLostError
 from sparktf.told import log_of
 from sparktf.trainer.sync.exchange.link import BUFFER_NBYTES, Link
 from sparktf.trainer.sync.exchange.waking import Waking
@@ -75,7 +76,7 @@ def link_members(members: Sequence[Peer], own: Membership, partners: set[int], w
     """Returns a link to each partner, by rank; waits until all are there, however long their processes take to start.
 
     Raises:
-        OSError: this member cannot listen at its address.
+        NodeLostError: this member cannot listen at its port.
         Exception: as told to `waking`.
     """
     meeting = _Meeting(members, own, partners, waking)
@@ -129,16 +130,24 @@ class _Meeting:
         listeners = [socket.socket(socket.AF_UNIX)] if here.host in hosts else []
         if hosts - {here.host}:
             listeners.append(socket.socket(socket.AF_INET))
-        for listener in listeners:
-            _enlarge(listener)
-            if listener.family == socket.AF_UNIX:
-                listener.bind(self._own.unix_name(self._own.rank))
-            else:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # the agent holds it for this process
-                listener.bind(("", here.port))
-            listener.listen(_AT_ONCE)
+        try:
+            for listener in listeners:
+                self._begin_to_listen(listener, here.port)
+        except OSError as error:
+            for listener in listeners:
+                listener.close()
+            raise NodeLostError(f"{here.name} cannot listen for its gang at port {here.port}: {error}") from error
         return listeners
+
+    def _begin_to_listen(self, listener: socket.socket, port: int) -> None:
+        _enlarge(listener)
+        if listener.family == socket.AF_UNIX:
+            listener.bind(self._own.unix_name(self._own.rank))
+        else:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # the agent holds it for this process
+            listener.bind(("", port))
+        listener.listen(_AT_ONCE)
 
     def _accept(self, listener: socket.socket) -> None:
         while not self._is_over:
@@ -182,14 +191,21 @@ class _Meeting:
 
     def _call(self, rank: int) -> None:
         there, is_here = self._members[rank], self._members[rank].host == self._members[self._own.rank].host
+        has_said = False
         while not self._is_over:
             # A container with a network of its own has the same host's name, and another space of names.
             for family in (socket.AF_UNIX, socket.AF_INET) if is_here else (socket.AF_INET,):
-                with suppress(StrangerError, OSError):  # it does not listen yet
+                try:
                     with _closed_on_error(self._connected(family, rank, there)) as sock:
                         self._introduce(sock, rank)
                         self._add(rank, sock)
                     return
+                except (StrangerError, ConnectionRefusedError):
+                    pass  # it does not listen yet
+                except OSError as error:
+                    if family == socket.AF_INET and not has_said:
+                        _log.warning("%s at %s:%d cannot be reached: %s", there.name, there.host, there.port, error)
+                        has_said = True
             select.select([self._waking.descriptor], [], [], _AGAIN_S)
 
     def _connected(self, family: int, rank: int, there: Peer) -> socket.socket:
