@@ -107,7 +107,9 @@ def counts(members: int, nbytes: int) -> Counts:
     for low in range(members):
         for high in (rank for rank in partners(low, members) if rank > low):
             one, other = socket.socketpair()
-            links[low][high], links[high][low] = _CountedLink(str(high), one), _CountedLink(str(low), other)
+            pair = str(low), str(high)
+            links[low][high] = _CountedLink(str(high), one, pair=pair)
+            links[high][low] = _CountedLink(str(low), other, pair=pair)
     waking = Waking()
     gang = [_CountedExchange(rank, members, 0, links[rank], waking, attempt=1) for rank in range(members)]
     with ThreadPoolExecutor(members) as pool:

@@ -31,6 +31,7 @@
     ├── NotComparedError (RuntimeError)          4  what the gate says is not of the model that is published now
     ├── NodeLostError (RuntimeError)             4  a node's process, host or heartbeat went away
     │   ├── PeerLostError                           the connection to another member of the gang is lost
+    │   │   └── LinkCutError                            the network takes no bytes between two of them
     │   └── ExchangeError                           another member sent what was not due
     ├── RowAccountingError (RuntimeError)        4  planned, fed and trained rows differ
     ├── RunInterruptedError (RuntimeError)       4  stopped from outside
@@ -221,6 +222,10 @@ class NodeLostError(SparkTFError, RuntimeError):
 
 class PeerLostError(NodeLostError):
     """The connection to another member of the gang is lost: a symptom, unless nothing else is known to have failed."""
+
+
+class LinkCutError(PeerLostError):
+    """The network takes no bytes between two members: both say so, and name the same one as lost."""
 
 
 class ExchangeError(NodeLostError):

@@ -45,6 +45,7 @@ class Knobs:
     nursery_answer_s: float = 5.0  # time for a nursery to fork a trainer; then a fresh process is started instead
     staged_poll_s: float = 0.1  # interval of a feed's looks for rows from Spark
     feed_close_s: float = 5.0  # a closing feed's wait for its reading thread
+    unanswered_s: float = 15.0  # silence of a peer's kernel, or bytes that it does not take, until their link is cut
     take_wait_s: float = 0.2  # a dry worker's wait for rows before it says so: the wait holds a thread of TensorFlow's
     next_commit_s: float = 0.5  # interval of an idle evaluator's looks for a commit
     pause_s: float = 0.0005  # a worker's first wait for a shared update; the following ones are longer

@@ -29,8 +29,9 @@ class Linked:
         for low in range(members):
             for high in (rank for rank in partners(low, members) if rank > low):
                 one, other = socket.socketpair()
-                self.links[low][high] = Link(f"worker {high}", one)
-                self.links[high][low] = Link(f"worker {low}", other)
+                pair = (f"worker {low}", f"worker {high}")
+                self.links[low][high] = Link(pair[1], one, pair=pair)
+                self.links[high][low] = Link(pair[0], other, pair=pair)
         self.wakings = [Waking() for _ in range(members)]
         self.members = [
             LinkedExchange(rank, members, leader, links, waking, attempt=1)

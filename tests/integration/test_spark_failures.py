@@ -16,6 +16,7 @@ from integration.disk import Disk
 from integration.processes import executor_of, wait_for
 from integration.rows import job
 from integration.sandbox import Sandbox
+from integration.stranger import listeners
 from integration.submit import Submit
 from integration.watch import Held, Watch
 from split import only
@@ -121,8 +122,13 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
 
     first = watch.held(2)
     wait_for("a commit", lambda: EVERY in run.committed(), within_s=60)
+    heard_by = listeners(psutil.Process(trainer.pid) for trainer in first)
+    os.kill(first[1].pid, signal.SIGSTOP)
+    watch.release()
+    watch.wait_until_released(first[0])  # and so it comes to wait for the other's gradients
     os.kill(first[1].pid, signal.SIGKILL)
     assert_gone(*first)
+    watch.hold()
 
     second = watch.held(2, but=first)
     wait_for("a commit", lambda: 2 * EVERY in run.committed(), within_s=60)
@@ -134,8 +140,8 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
     frozen = [executor_of(third[0].pid), *executor_of(third[0].pid).children(recursive=True)]
     for process in frozen:
         process.suspend()
+    watch.release()  # the other one comes to wait for this one's gradients, until the driver ends it
     assert_gone(*third[1:], within_s=60)
-    watch.release()
     for process in frozen:
         process.resume()
     assert_gone(third[0])
@@ -151,6 +157,11 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
     assert "worker 0" in causes[2]
     assert "lost its agent: silent for" in causes[2]
     assert causes[3] == ""
+    peers = [[(f.node, f.type, f.message) for f in a.failures if f.peer] for a in result.attempts]
+    said = "the connection to worker 1 is lost: it has closed the connection"
+    assert peers[0] == [("worker 0", "PeerLostError", said)]
+    assert peers[2] == [], "who waits for a frozen one has lost nobody"
+    assert heard_by == [], "members that have met listen nowhere, and TensorFlow has no server"
     assert (result.steps, result.rows_trained) == (20, ROWS)
     attempts = [[held.pid for held in attempt] for attempt in (first, second, third)]
     trained = sum((watch.ids(pids, updates=EVERY) for pids in attempts), watch.ids(watch.pids()[6:]))
@@ -165,7 +176,8 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
 def test_a_frozen_trainer_is_the_cause_although_tensorflow_fails_its_peer_first(
     cluster: Application, rows: Path, watch: Watch
 ) -> None:
-    config = watched_job(rows, cluster.sandbox.runs, watch, name="frozen")
+    collectives = {"collectives": "tensorflow"}
+    config = watched_job(rows, cluster.sandbox.runs, watch, name="frozen", cluster=collectives)
     watch.hold()
     cluster.begin(config, "r")
     first = watch.held(2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,11 @@ GUESTS_SILENCE_S = 15.0
 SERVED = {"strategy": "parameter_server", "workers": 1, "ps": 1}
 
 
-def stop_driver(family: Family, for_s: float) -> None:
-    """Has the driver stand still for so long."""
+def stop_driver(family: Family, for_s: float, meanwhile: Callable[[], object] = lambda: None) -> None:
+    """Has the driver stand still for so long, and for as long as something else takes before."""
     driver = family.driver()
     driver.suspend()
+    meanwhile()
     time.sleep(for_s)
     driver.resume()
 
@@ -54,9 +56,15 @@ def test_a_training_goes_on_without_a_loss(
     )
     watch.hold()
     local.begin(config, f"r{len(cluster)}", own_gang=True)  # whose agents are heard as often as its trainers
-    watch.held(cluster["workers"])
-    stop_driver(local.family, SILENCE_S + 2.0)
-    watch.release()
+    pids = [held.pid for held in watch.held(cluster["workers"])]
+    begun = watch.ids(pids).total()
+
+    def go_on() -> None:
+        watch.release()
+        if cluster != SERVED:  # whose workers ask the driver for rows
+            wait_for("the gang goes on by itself", lambda: watch.ids(pids).total() > begun, within_s=60)
+
+    stop_driver(local.family, SILENCE_S + 2.0, go_on)
     result = local.outcome().done
     (attempt,) = result.attempts
     assert (attempt.losses, attempt.failures, result.rows_trained) == ((), (), ROWS)

@@ -55,6 +55,11 @@ class Watch:
 
         return wait_for(f"{count} trainers wait in an update", found, within_s=within_s)
 
+    def wait_until_released(self, held: Held) -> None:
+        """Waits until a trainer goes on."""
+        told = self._folder / f"held-{held.pid}.json"
+        wait_for("a trainer goes on", lambda: not told.exists(), within_s=60)
+
     def pids(self) -> list[int]:
         """Returns the trainers that have made updates, the oldest first."""
         logs = sorted(self._folder.glob("ids-*.jsonl"), key=lambda log: log.stat().st_mtime_ns)

@@ -189,8 +189,9 @@ class Collective:
         return answer
 
     def frozen(self, trainer: Trainer, for_s: float) -> None:
-        """Notes that a trainer stands still: its peers give it up after a while."""
-        if for_s > 2.0 and self._here.get(trainer.spec.node.index) is trainer:
+        """Notes that a trainer stands still: TensorFlow's peers give it up after a while, ours wait for the driver."""
+        is_ours = trainer.spec.collectives == "sparktf"
+        if not is_ours and for_s > 2.0 and self._here.get(trainer.spec.node.index) is trainer:
             self._hub.at(trainer.process.rng.uniform(1.5, 9.0), lambda: self._give_up(trainer))
 
     def _give_up(self, trainer: Trainer) -> None:

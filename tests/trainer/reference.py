@@ -30,11 +30,18 @@ class Comparison(NamedTuple):
         difference: Greatest absolute difference of any weight.
         moved: Greatest absolute change of any weight by the training.
         norms: Global norm of the gradient of each update, before it was clipped.
+        loss: Mean loss over all rows, each at its own update.
+        state: Greatest difference of any variable of the optimizer, or of any weight that it trains, from those of the
+            checkpoint, relative to the variable's greatest value; 0 without a checkpoint.
+        iterations: Updates that the checkpoint has counted; 0 without one.
     """
 
     difference: float
     moved: float
     norms: list[float]
+    loss: float
+    state: float
+    iterations: int
 
 
 class Export(NamedTuple):
@@ -49,24 +56,46 @@ class Export(NamedTuple):
     unmoved: list[str]
 
 
-def compare_training(config: JobConfig, updates: Sequence[Rows], exported: str) -> Comparison:
+def compare_training(config: JobConfig, updates: Sequence[Rows], exported: str, checkpoint: str = "") -> Comparison:
     """Trains the configuration's model as `fit` does, with one batch for each update, given as rows of the lake.
 
     Args:
         exported: The `model.keras` to compare with.
+        checkpoint: Folder of a committed checkpoint of the last update to compare with, if any.
     """
     model, lake = _build(config), _read(str(config.data.path))
     before = model.get_weights()
     importlib.import_module("sparktf.layers").update_rows(model)
     model.run_eagerly = True
-    norms = []
+    norms, total = [], 0.0
     for update in updates:
         x, y, weight = _batch(config.data, model, lake.take(update))
-        norms.append(_gradient_norm(model, x, y, weight))
+        loss, norm = _loss_and_norm(model, x, y, weight)
+        norms.append(norm)
+        total += loss * len(update)
         model.train_on_batch(x, y, sample_weight=weight)
+    state = _compare_state(config, model, checkpoint) if checkpoint else 0.0
+    counted = iterations(checkpoint) if checkpoint else 0
     model.optimizer.finalize_variable_values(model.trainable_variables)  # as `fit` does at its end
     after = model.get_weights()
-    return Comparison(_difference(after, _load(config, exported).get_weights()), _difference(after, before), norms)
+    difference = _difference(after, _load(config, exported).get_weights())
+    loss = total / sum(map(len, updates))
+    return Comparison(difference, _difference(after, before), norms, loss, state, counted)
+
+
+def _compare_state(config: JobConfig, model: Any, checkpoint: str) -> float:
+    """Returns the greatest difference of `Comparison.state`; TensorFlow alone reads the checkpoint."""
+    tf, stored = importlib.import_module("tensorflow"), _build(config)
+    stored.optimizer.build(stored.trainable_variables)
+    objects = tf.train.Checkpoint(model=stored, optimizer=stored.optimizer)
+    objects.read(f"{checkpoint}/ckpt").assert_existing_objects_matched()
+    found, expected = ([np.asarray(v) for v in (*m.weights, *m.optimizer.variables)] for m in (stored, model))
+    return max(_relative(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def _relative(found: Values, expected: Values) -> float:
+    difference = np.max(np.abs(found - expected), initial=0.0)
+    return float(difference / max(np.max(np.abs(expected), initial=0.0), 1e-30)) if difference else 0.0
 
 
 def evaluate(config: JobConfig, path: str, exported: str) -> dict[str, float]:
@@ -208,7 +237,8 @@ def _columns(features: Mapping[str, str | tuple[str, ...]], rows: pa.Table) -> d
     }
 
 
-def _gradient_norm(model: Any, x: Any, y: Any, weight: Any) -> float:
+def _loss_and_norm(model: Any, x: Any, y: Any, weight: Any) -> tuple[float, float]:
+    """Returns the loss of a batch, and the global norm of its gradient."""
     tf = importlib.import_module("tensorflow")
     x, y = tf.nest.map_structure(tf.constant, (x, y))
     weight = tf.nest.map_structure(tf.constant, weight) if weight is not None else None
@@ -217,7 +247,7 @@ def _gradient_norm(model: Any, x: Any, y: Any, weight: Any) -> float:
         loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=weight)
     model.set_weights(before)
     variables = [v if isinstance(v, tf.Variable) else v.value for v in model.trainable_variables]
-    return float(tf.linalg.global_norm(tape.gradient(loss, variables)))
+    return float(loss), float(tf.linalg.global_norm(tape.gradient(loss, variables)))
 
 
 def _difference(some: Sequence[Values], others: Sequence[Values]) -> float:

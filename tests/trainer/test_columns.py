@@ -96,22 +96,27 @@ def test_structs_lists_and_masks_train_as_plain_keras_does(
 
 
 @pytest.mark.parametrize(
-    ("flavour", "workers", "table"),
+    ("flavour", "workers", "table", "collectives"),
     only(
-        ("tf_keras", 2, {}),
-        ("keras", 1, SHARDED),
-        of=[(flavour, *how) for flavour in ("keras", "tf_keras") for how in ((2, {}), (1, SHARDED))],
+        ("tf_keras", 2, {}, "auto"),
+        ("keras", 2, SHARDED, "auto"),
+        of=[
+            (flavour, *how)
+            for flavour in ("keras", "tf_keras")
+            for how in ((2, {}, "auto"), (2, {}, "tensorflow"), (2, SHARDED, "auto"), (1, SHARDED, "auto"))
+        ],
     ),
 )
 def test_lists_of_any_length_train_and_serve_as_ragged_tensors(
     flavour: str,
     workers: int,
     table: dict[str, Any],
+    collectives: str,
     tmp_path: Path,
     gang: LocalGang,
     elsewhere: ProcessPoolExecutor,
 ) -> None:
-    words, tags, labels, config = write_lists(tmp_path, workers, {"flavour": flavour, **table})
+    words, tags, labels, config = write_lists(tmp_path, workers, {"flavour": flavour, **table}, collectives)
     result = gang.train(config)
     assert [(epoch.planned, epoch.trained) for epoch in result.rows] == [(100, 100)] * 3
     difference, served = elsewhere.submit(
@@ -123,15 +128,17 @@ def test_lists_of_any_length_train_and_serve_as_ragged_tensors(
     assert Path(result.model, "predictions.npz").exists() == bool(table)
 
 
-def test_rows_of_a_table_for_lists_of_any_length_are_refused_on_several_workers(
+def test_rows_of_a_table_for_lists_of_any_length_are_refused_over_tensorflows_collectives(
     tmp_path: Path, gang: LocalGang
 ) -> None:
-    *_, config = write_lists(tmp_path, 2, {"flavour": "keras", "shards": 2})
-    with pytest.raises(ModelContractError, match="a ShardedEmbedding beside the ragged input 'words' can be trained"):
+    *_, config = write_lists(tmp_path, 2, {"flavour": "keras", "shards": 2}, "tensorflow")
+    with pytest.raises(ModelContractError, match=r"beside the ragged input 'words' .* or cluster.collectives to"):
         gang.train(config)
 
 
-def write_lists(folder: Path, workers: int, params: dict[str, Any]) -> tuple[list[Any], list[Any], Any, JobConfig]:
+def write_lists(
+    folder: Path, workers: int, params: dict[str, Any], collectives: str
+) -> tuple[list[Any], list[Any], Any, JobConfig]:
     """Writes a lake of lists; returns words, tags, labels, and the configuration of a run over them."""
     draw = np.random.default_rng(7)
     words = [draw.integers(0, lake.WORDS, n).astype(np.int32) for n in draw.integers(0, 9, 100)]
@@ -151,6 +158,7 @@ def write_lists(folder: Path, workers: int, params: dict[str, Any]) -> tuple[lis
             "validation": {"path": str(folder / "lake")},
         },
         train={"batch_size": 100, "epochs": 3},
+        cluster={"collectives": collectives},
         publish={} if "shards" in params else None,
     )
     return words, tags, labels, config

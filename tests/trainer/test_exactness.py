@@ -1,4 +1,6 @@
-"""The exactness matrix: one epoch over N uneven workers gives the weights of one process over the same updates.
+"""The exactness matrix: one epoch over N uneven workers gives what one process makes of the same updates.
+
+That is the weights, the optimizer's slots, its count of updates and the loss, over both kinds of collectives.
 
 `make test` has each pair of two factors' values in one gang, `make test-more` the others.
 
@@ -12,8 +14,7 @@ import itertools
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -25,8 +26,9 @@ from sparktf.config.job import JobConfig
 from sparktf.results.result import RunResult
 
 TOLERANCE = 1e-5
-GANGS = 2
-"""So many cases run at once: while one waits for its heartbeats, the other computes."""
+"""Of weights and of the loss; of slots, relative to the greatest value of each, `SLOTS`."""
+
+SLOTS = 1e-3
 
 # Rows of each file: a row group, a shuffle block, and (there are as many blocks as workers) a worker's share.
 SIZES = {
@@ -37,7 +39,16 @@ SIZES = {
     ("uneven", 3): (400, 130, 37),
     ("empty", 2): (300, 0),
     ("empty", 3): (300, 200, 0),
+    ("uneven", 5): (300, 130, 64, 37, 9),
+    ("empty", 5): (300, 130, 37, 0, 0),
 }
+
+# The limits lie among the norms: were every update clipped, that would hide a wrong scale as Adam does.
+TRAININGS: dict[str, dict[str, Any]] = {
+    "SGD": {"learning_rate": 0.2, "global_clipnorm": 0.42, "shards": 2},
+    "AdamW": {"learning_rate": 0.005, "global_clipnorm": 0.44, "averages": 0.8, "compiled": True},
+}
+"""By optimizer: with tables in shards, or with weight decay, averages, a constraint and a layer that XLA compiles."""
 
 
 class Case(NamedTuple):
@@ -47,11 +58,17 @@ class Case(NamedTuple):
     flavour: str
     split: str
     optimizer: str
+    collectives: str = "auto"
     nursery: str = "on"
 
     def __str__(self) -> str:
         begin = "" if self.nursery == "on" else "-from-nothing"
-        return f"{self.flavour}-{self.workers}-{self.split}-{self.optimizer}{begin}"
+        by = "-by-tensorflow" if self.collectives == "tensorflow" else ""
+        return f"{self.flavour}-{self.workers}-{self.split}-{self.optimizer}{by}{begin}"
+
+    @property
+    def summed_by(self) -> str:
+        return "sparktf" if self.collectives == "auto" else self.collectives
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -62,9 +79,7 @@ class Case(NamedTuple):
         folder = base / f"{self.split}-{self.workers}"
         if not folder.exists():
             lake.write(folder / "lake", self.sizes)
-        # The limits lie among the norms: were every update clipped, that would hide a wrong scale as Adam does.
         begun = {"begun": "sparktf.trainer.__main__"} if self.nursery == "off" else {}
-        rate, limit = {"SGD": (0.2, 0.42), "Adam": (0.005, 0.44)}[self.optimizer]
         return lake.job(
             folder,
             "without_spark" if begun else "everything",
@@ -74,29 +89,35 @@ class Case(NamedTuple):
                 "flavour": self.flavour,
                 "rows": sum(self.sizes),
                 "optimizer": self.optimizer,
-                "learning_rate": rate,
-                "global_clipnorm": limit,
+                **TRAININGS[self.optimizer],
                 **begun,
             },
             data={**lake.EVERYTHING, "rebalance": False, "shuffle_rows": 1, "shuffle": self.split != "even"},
             train={"batch_size": 64, "steps_per_call": 8},
-            cluster={"nursery": self.nursery},
+            cluster={"nursery": self.nursery, "collectives": self.collectives},
         )
 
 
-FROM_NOTHING = [Case(2, flavour, "uneven", "Adam", nursery="off") for flavour in ("keras", "tf_keras")]
+FROM_NOTHING = [Case(2, flavour, "uneven", "AdamW", nursery="off") for flavour in ("keras", "tf_keras")]
 """The others are forked by a nursery. These find nothing of Spark, either."""
+OF_FIVE = [
+    Case(5, *factors) for factors in itertools.product(("keras", "tf_keras"), ("empty", "uneven"), ("SGD", "AdamW"))
+]
 CASES = [
     FROM_NOTHING[0],
+    OF_FIVE[0],
     *(
-        Case(workers, flavour, split, optimizer)
-        for workers, flavour, split, optimizer in itertools.product(
-            (3, 2, 1), ("keras", "tf_keras"), ("even", "uneven", "empty"), ("SGD", "Adam")
+        Case(*factors)
+        for factors in itertools.product(
+            (3, 2, 1), ("keras", "tf_keras"), ("even", "uneven", "empty"), ("SGD", "AdamW"), ("auto", "tensorflow")
         )
-        if workers > 1 or split == "uneven"  # one worker has all rows, and never runs dry
+        # One worker has all rows, never runs dry, and has nothing to sum.
+        if factors[0] > 1 or factors[2::2] == ("uneven", "auto")
     ),
     FROM_NOTHING[1],
 ]
+LEFT_OUT = (FROM_NOTHING[0]._replace(nursery="on"), FROM_NOTHING[1], *OF_FIVE[1:])
+"""How a trainer begins is no factor: one that begins from nothing is in the place of its twin."""
 
 
 class Done(NamedTuple):
@@ -106,6 +127,16 @@ class Done(NamedTuple):
     result: RunResult
 
 
+class Lane(NamedTuple):
+    """A gang, whose runs are one after another."""
+
+    gang: LocalGang
+    pool: ThreadPoolExecutor
+
+    def run(self, config: JobConfig) -> Done:
+        return Done(config, self.gang.train(config))
+
+
 @pytest.fixture(scope="module")
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -113,34 +144,21 @@ def runs(
     """The runs of all selected cases, under way."""
     base = tmp_path_factory.mktemp("exactness")
     items = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
-    selected = {item.callspec.params["case"] for item in items}
-    configs = {case: case.config(base) for case in CASES if case in selected}
-    gangs: dict[str, SimpleQueue[LocalGang]] = {"on": SimpleQueue(), "off": SimpleQueue()}
-    every: list[LocalGang] = []
-    for nursery, count in (("on", GANGS), ("off", 1)):
-        of_mode = [config for config in configs.values() if config.cluster.nursery == nursery]
-        made = [LocalGang(of_mode[0], 3) for _ in range(count) if of_mode]
-        for gang in made:
-            gangs[nursery].put(gang)
-        every += made
-
-    def run(config: JobConfig) -> Done:
-        of_mode = gangs[config.cluster.nursery]
-        gang = of_mode.get()
-        try:
-            return Done(config, gang.train(config))
-        finally:
-            of_mode.put(gang)
-
-    with ThreadPoolExecutor(GANGS) as pool:
-        yield {case: pool.submit(run, config) for case, config in configs.items()}
-        pool.shutdown(cancel_futures=True)
-    for gang in every:
-        gang.close()
-
-
-LEFT_OUT = (FROM_NOTHING[0]._replace(nursery="on"), FROM_NOTHING[1])
-"""How a trainer begins is no factor: one that begins from nothing is in the place of its twin."""
+    asked = {item.callspec.params["case"] for item in items}
+    selected = [case for case in (*CASES, *OF_FIVE[1:]) if case in asked]
+    lanes: dict[str, Lane] = {}
+    done: dict[Case, Future[Done]] = {}
+    for place, case in enumerate(selected):
+        # While one gang waits for its heartbeats, another computes.
+        name = "begun" if case.nursery == "off" else "five" if case.workers == 5 or place % 2 else "three"
+        config = case.config(base)
+        if name not in lanes:
+            lanes[name] = Lane(LocalGang(config, {"begun": 2, "three": 3, "five": 5}[name]), ThreadPoolExecutor(1))
+        done[case] = lanes[name].pool.submit(lanes[name].run, config)
+    yield done
+    for lane in lanes.values():
+        lane.pool.shutdown(cancel_futures=True)
+        lane.gang.close()
 
 
 @pytest.mark.parametrize(
@@ -164,12 +182,17 @@ def test_weights_are_those_of_one_process(
     rows = result.rows[0]
     assert (rows.planned, rows.fed, rows.trained) == (sum(case.sizes),) * 3
     assert result.steps == len(updates)
+    assert result.attempts[0].collectives.partition(":")[0] == (case.summed_by if case.workers > 1 else "")
     logs = (Path(result.path) / "logs").iterdir()
     assert not [log for log in logs if "starts from nothing" in log.read_text()]
 
     alike = config.model_copy(update={"model": "trainer.zoo:everything"})
-    found = elsewhere.submit(reference.compare_training, alike, updates, f"{result.model}/model.keras").result()
+    exported = f"{result.model}/model.keras"
+    found = elsewhere.submit(reference.compare_training, alike, updates, exported, result.checkpoint).result()
     assert found.difference <= TOLERANCE
+    assert found.state <= SLOTS
+    assert found.iterations == len(updates)
+    assert result.metrics["train"]["loss"] == pytest.approx(found.loss, abs=TOLERANCE)
     assert found.moved > 1000 * TOLERANCE
     clipped = np.array(found.norms) > config.params["global_clipnorm"]
     assert clipped.any()

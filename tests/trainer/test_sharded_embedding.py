@@ -200,12 +200,26 @@ SHARDED: dict[str, Any] = {
 }
 
 
+BY_TENSORFLOW = {"collectives": "tensorflow"}
+TWO_DEVICES = {"strategy": "mirrored", "devices": 2}
+
+
+# Over sparktf's collectives, tables are in `test_exactness.py`.
 @pytest.mark.parametrize(
-    ("flavour", "workers", "devices"),
-    only(("keras", 2, 1), ("tf_keras", 1, 2), of=[(flavour, 3 - i, i) for flavour in FLAVOURS for i in (1, 2)]),
+    ("flavour", "workers", "cluster"),
+    only(
+        ("keras", 2, BY_TENSORFLOW),
+        ("tf_keras", 1, TWO_DEVICES),
+        of=[(flavour, *how) for flavour in FLAVOURS for how in ((2, BY_TENSORFLOW), (1, TWO_DEVICES), (2, {}))],
+    ),
 )
 def test_a_run_updates_rows_as_one_process_does(
-    flavour: str, workers: int, devices: int, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+    flavour: str,
+    workers: int,
+    cluster: dict[str, Any],
+    tmp_path: Path,
+    gang: LocalGang,
+    elsewhere: ProcessPoolExecutor,
 ) -> None:
     sizes = (300, 37)
     lake.write(tmp_path / "lake", sizes)
@@ -222,7 +236,7 @@ def test_a_run_updates_rows_as_one_process_does(
         },
         data={**SHARDED, "rebalance": False, "shuffle_rows": 1},
         train={"batch_size": 64, "steps_per_call": 4},
-        cluster={"strategy": "mirrored", "devices": 2} if devices > 1 else {},
+        cluster=cluster,
     )
     result = gang.train(config)
     assert result.rows[0].trained == sum(sizes)

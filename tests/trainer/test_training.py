@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,12 @@ def test_two_devices_of_one_node_train_as_one(
     assert weights_differ(elsewhere, config, result, updates) <= TOLERANCE
 
 
-@pytest.mark.parametrize("flavour", only("tf_keras", of=FLAVOURS))
+@pytest.mark.parametrize(
+    ("flavour", "collectives"),
+    only(("tf_keras", "auto"), ("keras", "tensorflow"), of=[*product(FLAVOURS, ("auto", "tensorflow"))]),
+)
 def test_validation_metrics_are_those_of_one_process(
-    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+    flavour: str, collectives: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
     lake.write(tmp_path / "lake", [100])
     lake.write(tmp_path / "held-out", [150, 1, 40], seed=7)
@@ -92,6 +96,7 @@ def test_validation_metrics_are_those_of_one_process(
         params={"flavour": flavour},
         data={**lake.METERED, "validation": {"path": str(tmp_path / "held-out")}},
         train={"batch_size": 32, "validation_batch_size": 40},
+        cluster={"collectives": collectives},
     )
     result = gang.train(config)
     expected = elsewhere.submit(

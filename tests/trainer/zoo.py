@@ -23,8 +23,10 @@ def everything(params: Params, assets: Params) -> Any:
     """A model with all that exact updates have to get right.
 
     Several inputs, two Embeddings (of `item` with duplicates in a batch, of `row` so that a row trained twice or never
-    shows), L2, two outputs with loss weights, clipping. With `params["told"]`, whoever makes an update says so, and
-    waits at `params["gates"]` and `params["traced"]`; see `told`. With `params["rich"]`, there is what asynchronous
+    shows), L2, two outputs with loss weights, clipping. With `params["shards"]`, the tables are in so many shards. With
+    `params["averages"]`, there are a constraint and averages of the weights, with `params["compiled"]` a layer that XLA
+    compiles. With `params["told"]`, whoever makes an update says so, and waits at `params["gates"]` and
+    `params["traced"]`; see `told`. With `params["rich"]`, there is what asynchronous
     training has to get right, too: a vocabulary, BatchNorm, Dropout. It unlearns from step `params["until"]` on.
     """
     del assets
@@ -33,10 +35,14 @@ def everything(params: Params, assets: Params) -> Any:
     row, item = (keras.Input((), name=name, dtype="int64") for name in ("row", "item"))
     numbers = keras.Input((len(NUMBERS),), name="numbers")
     known = told(keras, row, params.get("gates", ()), params.get("traced", "")) if params.get("told") else row
-    embedded = [
-        layers.Embedding(params["rows"], 2, name="of_row")(known),
-        layers.Embedding(ITEMS, 3, name="of_item", embeddings_regularizer=l2)(item),
-    ]
+    if shards := params.get("shards"):
+        table = importlib.import_module(f"sparktf.layers.{params['flavour']}").ShardedEmbedding
+        of_row = table(params["rows"], 2, shards=shards, name="of_row")
+        of_item = table(ITEMS, 3, shards=shards, name="of_item")
+    else:
+        of_row = layers.Embedding(params["rows"], 2, name="of_row")
+        of_item = layers.Embedding(ITEMS, 3, name="of_item", embeddings_regularizer=l2)
+    embedded = [of_row(known), of_item(item)]
     inputs = [row, item, numbers]
     if params.get("rich"):
         inputs.append(keras.Input((), name="colour", dtype="string"))
@@ -44,6 +50,8 @@ def everything(params: Params, assets: Params) -> Any:
     limited = keras.constraints.MaxNorm(0.6) if "averages" in params else None
     dense = layers.Dense(8, "tanh", kernel_regularizer=l2, kernel_constraint=limited, name="hidden")
     hidden = dense(layers.Concatenate()([*embedded, numbers]))
+    if params.get("compiled"):
+        hidden = _compiled(keras, hidden)
     if params.get("rich"):
         hidden = layers.Dropout(0.1)(layers.BatchNormalization(momentum=0.9)(hidden))
     price = layers.Dense(1, name="price")(hidden)
@@ -55,6 +63,25 @@ def everything(params: Params, assets: Params) -> Any:
         loss_weights={"price": 0.3, "label": 1.0},
     )
     return with_fixed_weights(model)
+
+
+def _compiled(keras: Any, hidden: Any) -> Any:
+    """Returns the values bent a little by a function that XLA compiles, with its gradient."""
+    tf = importlib.import_module("tensorflow")
+
+    @tf.function(jit_compile=True)  # type: ignore[untyped-decorator]
+    def bent(values: Any) -> Any:
+        return values + 0.1 * tf.sin(values)
+
+    @keras.saving.register_keras_serializable(package="zoo")
+    class Bent(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, values: Any) -> Any:
+            return bent(values)
+
+        def compute_output_spec(self, values: Any) -> Any:  # Keras 3
+            return keras.KerasTensor(values.shape, values.dtype)
+
+    return Bent()(hidden)
 
 
 def looked_up(keras: Any, colour: Any) -> Any:

@@ -149,6 +149,9 @@ def test_a_trainer_that_waits_for_spark_is_not_stuck() -> None:
 def test_the_root_cause_is_the_earliest_that_is_not_the_loss_of_a_peer() -> None:
     assert root_cause([failure(1.0, peer=True), failure(3.0), failure(2.0)]).message == "at 2"
     assert root_cause([failure(4.0, peer=True), failure(3.0, peer=True)]).message == "at 3"
+    cut = failure(5.0, peer=True).model_copy(update={"type": "LinkCutError"})
+    assert root_cause([failure(4.0, peer=True), cut]).message == "at 5", "the others saw one of its ends go"
+    assert root_cause([cut, failure(6.0)]).message == "at 6"
 
 
 def lost(time_s: float, **changes: Any) -> ErrorRecord:

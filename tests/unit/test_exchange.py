@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from sparktf.errors import ExchangeError, PeerLostError
 from sparktf.trainer.sync.exchange.frames import HEADER_NBYTES, Frame, OperationKind
 from sparktf.trainer.sync.exchange.link import Awaited, Link
-from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
+from sparktf.trainer.sync.exchange.linked import PACKED_NBYTES, LinkedExchange, partners
 from sparktf.trainer.sync.exchange.transfer import SMALL_NBYTES
 
 TYPES = (np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int32, np.int64)
@@ -35,7 +36,7 @@ def drawn(seed: int, rank: int, shapes: list[tuple[int, ...]], kind: Any) -> lis
     seed=st.integers(0, 2**32),
     kind=st.sampled_from(TYPES),
     shapes=st.lists(st.lists(st.integers(0, 5), max_size=3).map(tuple), min_size=1, max_size=4),
-    large=st.integers(0, 3 * SMALL_NBYTES),
+    large=st.one_of(st.integers(0, 3 * SMALL_NBYTES), st.just(PACKED_NBYTES + 1)),
 )
 def test_a_sum_is_that_of_all_members_whatever_their_number_and_the_arrays(
     members: int, seed: int, kind: Any, shapes: list[tuple[int, ...]], large: int
@@ -49,6 +50,7 @@ def test_a_sum_is_that_of_all_members_whatever_their_number_and_the_arrays(
         assert [array.dtype for array in sums] == [np.dtype(kind)] * len(every)
         for array, value in zip(sums, expected, strict=True):
             np.testing.assert_array_equal(array.astype(np.float64), value)
+            assert not array.size or array.ctypes.data % 64 == 0, "TensorFlow would copy it"
 
 
 @pytest.mark.parametrize("members", [2, 3, 5, 8])
@@ -102,16 +104,31 @@ def test_operations_of_all_kinds_follow_each_other() -> None:
         assert gang.each(work) == [[x for i in range(20) for x in (3.0, 2.0 * i, 0.0)]] * 3
 
 
-def test_a_result_stays_until_the_next_but_one_sum() -> None:
+def test_results_stay_while_they_or_parts_of_them_are_held() -> None:
     with linked(2) as gang:
 
         def work(member: LinkedExchange) -> None:
-            first = member.sum([np.ones(50_000, np.float32)])[0]
-            second = member.sum([np.full(50_000, 2, np.float32)])[0]
-            assert (first == 2).all()
-            assert (second == 4).all()
+            held = []
+            for i in range(6):
+                small, large = member.sum([np.full(100, i, np.float32), np.full(400_000, i, np.float32)])
+                held.append((small[50:60], large.reshape(400, -1)[7:].view(np.int32)) if i % 2 else (small, large))
+            for i, results in enumerate(held):
+                assert [np.unique(result.view(np.float32)).tolist() for result in results] == [[2 * i]] * 2
 
         gang.each(work)
+
+
+def test_a_member_has_memory_for_two_sums_however_many_it_makes() -> None:
+    arrays = [np.ones(size, np.float32) for size in (100_000, 2_000_000)]
+    nbytes, members = sum(array.nbytes for array in arrays), 2
+    tracemalloc.start()
+    try:
+        with linked(members) as gang:
+            for _ in range(4):
+                gang.each(lambda member: [float(values[0]) for values in member.sum(arrays)])
+        assert tracemalloc.get_traced_memory()[1] <= members * (2 * nbytes + (3 << 20))
+    finally:
+        tracemalloc.stop()
 
 
 # ---- what is sent ----

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from sparktf.errors import ErrorRecord, NotStoredError, TimeUpError, Verdict
+from sparktf.errors import ErrorRecord, LinkCutError, NotStoredError, TimeUpError, Verdict
 
 _AS_IT_IS = (NotStoredError.__name__, TimeUpError.__name__)
 """A new attempt would train the same again and store it no better, or run out of time again."""
@@ -37,5 +37,8 @@ def may_be_mended(cause: ErrorRecord) -> bool:
 
 
 def root_cause(failures: Iterable[ErrorRecord]) -> ErrorRecord:
-    """Returns the earliest failure that is not merely the loss of a peer, or else the earliest of all."""
-    return min(failures, key=lambda f: (f.peer, f.time_s))
+    """Returns the earliest failure that is not merely the loss of a peer, or else the earliest of all.
+
+    Of losses of peers, a link that is cut comes first: for the others, one of its ends has left them.
+    """
+    return min(failures, key=lambda f: (f.peer, f.type != LinkCutError.__name__, f.time_s))

@@ -13,7 +13,7 @@ from sparktf.feed.arrays.columns import Array
 class Exchange(Protocol):
     """The operations of the members of a gang; each is called on all of them, in the same order.
 
-    Its results may be in memory that the next operation but one writes over.
+    Its results stay as they are for as long as somebody holds them.
     """
 
     @property

@@ -11,6 +11,9 @@ from sparktf.errors import SparkTFError
 from sparktf.feed.arrays.columns import Array
 from sparktf.trainer.model.exchange import Exchange
 
+SMALL_NBYTES = 16_384
+"""Copying a tensor of up to this size takes less time than handing it to Python."""
+
 
 class GradientSum(Protocol):
     """Sums the loss and the gradients of a replica over all replicas."""
@@ -38,8 +41,20 @@ class CollectiveSum:
 
     def __call__(self, parts: list[Any]) -> list[Any]:
         """See `GradientSum`."""
-        summed: list[Any] = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, parts)
-        return summed
+        return sum_over_replicas(parts)
+
+
+def sum_over_replicas(parts: list[Any]) -> list[Any]:
+    """Returns the sums of tensors by TensorFlow's collectives; called in a replica.
+
+    One call takes one type: it joins small tensors without a look at theirs.
+    """
+    context = tf.distribute.get_replica_context()
+    sums = {
+        kind: iter(context.all_reduce(tf.distribute.ReduceOp.SUM, [part for part in parts if part.dtype == kind]))
+        for kind in dict.fromkeys(part.dtype for part in parts)
+    }
+    return [next(sums[part.dtype]) for part in parts]
 
 
 class ExchangeSum:
@@ -57,17 +72,17 @@ class ExchangeSum:
 
     def __call__(self, parts: list[Any]) -> list[Any]:
         """See `GradientSum`."""
-        dense = [part for part in parts if not isinstance(part, tf.IndexedSlices)]
+        joined = _Joined([part for part in parts if not isinstance(part, tf.IndexedSlices)])
         sparse = [part for part in parts if isinstance(part, tf.IndexedSlices)]
         rows = [tensor for part in sparse for tensor in (part.values, part.indices)]
-        found = tf.numpy_function(
-            lambda *arrays: self._summed(arrays, len(dense)), [*dense, *rows], [t.dtype for t in (*dense, *rows)]
-        )
-        for tensor, original in zip(found, dense, strict=False):
+        given = [*joined.tensors, *rows]
+        dense = len(joined.tensors)
+        found = tf.numpy_function(lambda *arrays: self._summed(arrays, dense), given, [t.dtype for t in given])
+        for tensor, original in zip(found, joined.tensors, strict=False):
             tensor.set_shape(original.shape)
-        for tensor, original in zip(found[len(dense) :], rows, strict=True):
+        for tensor, original in zip(found[dense:], rows, strict=True):
             tensor.set_shape((None, *original.shape[1:]))
-        sums, gathered = iter(found[: len(dense)]), iter(found[len(dense) :])
+        sums, gathered = iter(joined.parted(found[:dense])), iter(found[dense:])
         return [
             tf.IndexedSlices(next(gathered), next(gathered), dense_shape=part.dense_shape)
             if isinstance(part, tf.IndexedSlices)
@@ -82,3 +97,32 @@ class ExchangeSum:
         except SparkTFError as error:
             self.error = error
             raise
+
+
+class _Joined:
+    """Dense tensors, of which small ones of one type are one: each that goes into Python costs some microseconds.
+
+    Attributes:
+        tensors: The tensors in place of those given.
+    """
+
+    def __init__(self, parts: list[Any]) -> None:
+        self._parts = parts
+        self._places: dict[Any, list[int]] = {}  # Of small ones, by type
+        for place, part in enumerate(parts):
+            size = part.shape.num_elements()  # None if its gradient's shape is known in the run alone
+            if size is not None and size * part.dtype.size <= SMALL_NBYTES:
+                self._places.setdefault(part.dtype, []).append(place)
+        small = {place for places in self._places.values() for place in places}
+        self._large = [place for place in range(len(parts)) if place not in small]
+        flat = [tf.concat([tf.reshape(parts[place], [-1]) for place in places], 0) for places in self._places.values()]
+        self.tensors = [*flat, *(parts[place] for place in self._large)]
+
+    def parted(self, sums: list[Any]) -> list[Any]:
+        """Returns the sums of `tensors` as those of the parts."""
+        found: dict[int, Any] = dict(zip(self._large, sums[len(self._places) :], strict=True))
+        for flat, places in zip(sums, self._places.values(), strict=False):
+            sizes = [self._parts[place].shape.num_elements() for place in places]
+            for place, values in zip(places, tf.split(flat, sizes), strict=True):
+                found[place] = tf.reshape(values, self._parts[place].shape)
+        return [found[place] for place in range(len(self._parts))]

@@ -2,7 +2,8 @@
 
 Weights and slots need no more: all members add the same gradients to the same values. BatchNormalization's moving
 statistics are each member's own, of the rows that it has trained, and are averaged before they are evaluated, stored
-or exported: tf.distribute reads those of tf_keras so.
+or exported: tf.distribute reads those of tf_keras so. Of other variables that a layer changes by itself nobody knows
+what they mean: they become the leader's, as what tf.distribute would store.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sparktf.errors import ExchangeError
 from sparktf.feed.arrays.columns import Array
@@ -35,9 +37,11 @@ class MemberState:
         self._exchange = exchange
         self._statistics = moving_statistics(model.model)
         own = {id(variable) for variable in self._statistics}
-        every = [*model.variables(), *(tensorflow_variable(variable) for variable in model.optimizer.variables)]
-        self._every = every
-        self._alike = [variable for variable in every if id(variable) not in own and not is_random(variable)]
+        slots = [tensorflow_variable(variable) for variable in model.optimizer.variables]
+        every = {id(variable): variable for variable in (*model.variables(), *slots, *_tracked(model.model))}
+        self._every = list(every.values())
+        self._alike = [variable for variable in self._every if id(variable) not in own and not is_random(variable)]
+        self._learned = {id(variable) for variable in (*model.trained(), *slots)}
 
     def take_leaders(self) -> None:
         """Gives all members the leader's values."""
@@ -53,8 +57,10 @@ class MemberState:
     def check(self) -> str:
         """Compares the members' weights and slots; gives all the leader's if they differ in their last bits.
 
+        Variables that are not trained become the leader's, however they differ.
+
         Returns:
-            A warning; "" if all bits are the same.
+            A warning; "" if all bits of weights and slots are the same.
 
         Raises:
             ExchangeError: a member's differ by more than `ALIKE`.
@@ -65,7 +71,8 @@ class MemberState:
             return ""
         ours = [variable.numpy() for variable in self._alike]
         theirs = self._exchange.from_leader(ours)
-        most = max((_difference(a, b) for a, b in zip(ours, theirs, strict=True)), default=0.0)
+        pairs = zip(self._alike, ours, theirs, strict=True)
+        most = max((_difference(a, b) for of, a, b in pairs if id(of) in self._learned), default=0.0)
         differences = np.concatenate(self._exchange.gather(np.array([most])))
         worst = int(np.argmax(differences))
         if not differences[worst] <= ALIKE:
@@ -75,6 +82,8 @@ class MemberState:
                 "weights on its own"
             )
         self._assign(self._alike)
+        if not np.any(differences):
+            return ""
         return (
             f"the weights of {np.count_nonzero(differences)} workers differed from the leader's in their last bits, "
             f"by up to {differences[worst]:.1g} of the largest value, and are the leader's now: the hosts have "
@@ -93,6 +102,12 @@ def moving_statistics(model: Any) -> list[Any]:
     norms = [layer for layer in model._flatten_layers() if _is_batch_norm(layer)]
     found = [getattr(layer, name, None) for layer in norms for name in ("moving_mean", "moving_variance")]
     return [tensorflow_variable(variable) for variable in found if variable is not None]
+
+
+def _tracked(model: Any) -> list[Any]:
+    """Returns the tf.Variables of numbers that a checkpoint of the model has: Keras 3 knows none of a layer's own."""
+    found = tf.train.TrackableView(model).descendants()
+    return [one for one in found if isinstance(one, tf.Variable) and one.dtype not in (tf.string, tf.resource)]
 
 
 def is_random(variable: Any) -> bool:

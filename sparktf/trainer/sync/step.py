@@ -158,8 +158,9 @@ class UpdateFunction:
         if self._ragged and self._is_padded and self._model.tables:
             name = next(feature.name for feature in self._model.spec.features if feature.ragged)
             raise ModelContractError(
-                f"model: a ShardedEmbedding beside the ragged input '{name}' can be trained by one replica only: set "
-                f"data.inputs.{name}.shape, pad and mask, or set cluster.workers and cluster.devices to 1"
+                f"model: a ShardedEmbedding beside the ragged input '{name}' can be trained by several workers over "
+                f"sparktf's collectives, or by one replica: set data.inputs.{name}.shape, pad and mask, or "
+                "cluster.collectives to sparktf, or cluster.workers and cluster.devices to 1"
             )
 
     def _check_counted(self) -> None:
@@ -167,8 +168,8 @@ class UpdateFunction:
         if self._uncounted.intersection(tables):
             raise ModelContractError(
                 "model: a ShardedEmbedding is called with ids whose number for a row of data is unknown, and so can be "
-                "trained by one replica only: give the ids a fixed shape, or set cluster.workers and cluster.devices "
-                "to 1"
+                "trained by several workers over sparktf's collectives, or by one replica: give the ids a fixed shape, "
+                "or set cluster.collectives to sparktf, or cluster.workers and cluster.devices to 1"
             )
 
     def _warm_up(self) -> None:

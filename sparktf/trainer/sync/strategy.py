@@ -14,6 +14,7 @@ from sparktf.trainer.node.place import Place
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.meeting import Membership, Peer, link_members
 from sparktf.trainer.sync.exchange.waking import Waking
+from sparktf.trainer.sync.gradients import sum_over_replicas
 
 
 def make_strategy(nodes: int, devices: int | None) -> Any:
@@ -95,7 +96,7 @@ class CollectiveExchange:
     def _sum_over_workers(self, values: list[Any]) -> list[Any]:
         def replica(parts: list[Any]) -> Any:
             # The all-reduce refuses an argument tensor itself ("destinations can not be empty").
-            return tf.distribute.get_replica_context().all_reduce("SUM", [tf.identity(part) for part in parts])
+            return sum_over_replicas([tf.identity(part) for part in parts])
 
         found = self._strategy.run(replica, args=(values,))
         return [self._strategy.experimental_local_results(value)[0] for value in found]

@@ -38,6 +38,7 @@ class Books:
         part.rename(told)
         while (self._folder / "hold").exists():
             time.sleep(0.05)
+        told.unlink()
 
 
 def _index() -> int:

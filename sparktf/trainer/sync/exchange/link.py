@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import ssl
 import struct
 from typing import NamedTuple
 
-from sparktf.errors import PeerLostError
+from sparktf.errors import LinkCutError, PeerLostError
+from sparktf.knobs import KNOBS
 
 BUFFER_NBYTES = 4 << 20
 """Of a socket, each way: a sender is ahead of a peer that computes by this much."""
 
-_KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 5}
-"""Seconds of silence before a probe, seconds between probes, and probes without an answer until the link is broken. The
-kernel answers them, also while its process computes or is stopped: they tell a link that is cut from a peer at work."""
-
-UNANSWERED_S = 15.0
-"""The same for bytes that are on their way, which the kernel would send again for a quarter of an hour."""
+_CUT = (errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
+"""Of a connection that neither end has closed."""
 
 _TCP_INFO = struct.Struct("8B13I")
 _UNACKED, _LAST_ACK_MS = 8 + 4, 8 + 12  # Fields of Linux's `struct tcp_info`
@@ -41,18 +40,24 @@ class Link:
         sock: The connected socket, plain or TLS.
     """
 
-    def __init__(self, peer: str, sock: socket.socket | ssl.SSLSocket) -> None:
-        """Takes over a socket that is connected and, with TLS, has shaken hands."""
+    def __init__(self, peer: str, sock: socket.socket | ssl.SSLSocket, *, pair: tuple[str, str]) -> None:
+        """Takes over a socket that is connected and, with TLS, has shaken hands.
+
+        Args:
+            pair: The names of both members, by rank.
+        """
         self.peer = peer
         self.sock = sock
+        self._pair = pair
+        self._is_tls = isinstance(sock, ssl.SSLSocket)
         self._is_tcp = sock.family != socket.AF_UNIX
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             sock.setsockopt(socket.SOL_SOCKET, option, BUFFER_NBYTES)
         if self._is_tcp:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, value in _KEEPALIVE.items():
-                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            for option, value in _keepalive(KNOBS.unanswered_s).items():
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
         sock.setblocking(False)
 
     def send(self, view: memoryview) -> tuple[int, Awaited]:
@@ -61,6 +66,7 @@ class Link:
         Raises:
             PeerLostError: the connection is closed or broken.
         """
+        self._check_noted()
         try:
             return self.sock.send(view), WRITES
         except ssl.SSLWantReadError:
@@ -76,6 +82,7 @@ class Link:
         Raises:
             PeerLostError: the connection is closed or broken.
         """
+        self._check_noted()
         try:
             count = self.sock.recv_into(view)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -92,17 +99,46 @@ class Link:
         """Checks that the network takes bytes to the peer.
 
         Raises:
-            PeerLostError: bytes on their way were not acknowledged for `UNANSWERED_S`.
+            LinkCutError: bytes on their way were not acknowledged for `KNOBS.unanswered_s`. The kernel would send them
+                again for a quarter of an hour.
         """
         if not self._is_tcp:
             return
         found = _TCP_INFO.unpack(self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size))
-        if found[_UNACKED] and found[_LAST_ACK_MS] > UNANSWERED_S * 1000:
-            raise self.lost(f"no byte has come through for {found[_LAST_ACK_MS] / 1000:.0f} s")
+        if found[_UNACKED] and found[_LAST_ACK_MS] > KNOBS.unanswered_s * 1000:
+            raise self._cut()
 
     def close(self) -> None:
         self.sock.close()
 
+    def _check_noted(self) -> None:
+        """Checks that the kernel has noted no error: Python tells it as the peer's orderly end where there is TLS."""
+        if self._is_tls and (number := self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
+            raise self.lost(OSError(number, os.strerror(number)))
+
     def lost(self, why: object) -> PeerLostError:
         """Returns the error of a connection that is gone."""
+        if isinstance(why, OSError) and why.errno in _CUT:
+            return self._cut()
+        if isinstance(why, ConnectionResetError | BrokenPipeError):
+            why = "it has closed the connection"
         return PeerLostError(f"the connection to {self.peer} is lost: {why}")
+
+    def _cut(self) -> LinkCutError:
+        """Returns the error of a connection that the network has cut, in the same words on both sides."""
+        one, other = self._pair
+        why = f"the network has taken no bytes between {one} and {other} for {KNOBS.unanswered_s:g} s"
+        return LinkCutError(f"{why}: {other} counts as lost")
+
+
+def _keepalive(limit_s: float) -> dict[int, int]:
+    """Returns TCP's settings by which a link is broken after this long a silence of the peer's kernel.
+
+    The kernel answers also while its process computes or is stopped: so a link that is cut differs from a peer at work.
+    """
+    idle_s, interval_s = max(round(limit_s / 3), 1), max(round(limit_s / 8), 1)
+    return {
+        socket.TCP_KEEPIDLE: idle_s,
+        socket.TCP_KEEPINTVL: interval_s,
+        socket.TCP_KEEPCNT: max(round((limit_s - idle_s) / interval_s), 1),
+    }

@@ -19,6 +19,8 @@ minutes, until the driver, which hears every member's beats, says that it is los
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -37,6 +39,12 @@ from sparktf.trainer.sync.exchange.transfer import (
     move,
 )
 from sparktf.trainer.sync.exchange.waking import Waking
+
+PACKED_NBYTES = 1 << 20
+"""Up to here arrays share a message; larger ones are sent and added where they are, since copying them takes longer."""
+
+ALIGNED_NBYTES = 64
+"""TensorFlow copies values at other addresses."""
 
 
 def partners(rank: int, members: int) -> set[int]:
@@ -79,13 +87,17 @@ class LinkedExchange:
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         """See `Exchange`."""
         self._begin(OperationKind.SUM)
-        packed = self._buffers.packed(arrays)
-        for values in packed.by_type:
+        given = [np.ascontiguousarray(array) for array in arrays]
+        own = self._buffers.of(given)
+        for values in own.packed:
             if values.nbytes <= SMALL_NBYTES:  # Rounds cost more than bytes
                 self._add_in_rounds(values)
             else:
-                self._add_around(values)
-        return packed.parts
+                self._add_around(values, values)
+        for array, values in zip(given, own.parts, strict=True):
+            if array.nbytes > PACKED_NBYTES:
+                self._add_around(array.reshape(-1), values.reshape(-1))
+        return own.given()
 
     def gather(self, array: Array) -> list[Array]:
         """See `Exchange`."""
@@ -131,10 +143,10 @@ class LinkedExchange:
         by: int | None,
         into: Array | None,
         *,
-        add: bool = False,
+        add: Array | None = None,
         parts: tuple[int, int] | None = None,
     ) -> None:
-        """Sends an array to a member while one is received from another, which is written over an array or added."""
+        """Sends an array to a member while one is received from another; see `Incoming`."""
         sent, received = parts or (self._part, self._part)
         self._part += parts is None
         if to is None and by is None:
@@ -155,19 +167,25 @@ class LinkedExchange:
             self._part += power.bit_length() - 1
             self._move(None, None, rank - power, values)
             return
-        self._move(None, None, beyond if beyond < self.members else None, values, add=True)
+        self._move(None, None, beyond if beyond < self.members else None, values, add=values)
         for bit in (1 << k for k in range(power.bit_length() - 1)):
-            self._move(rank ^ bit, values, rank ^ bit, values, add=True)  # A small message is sent from a copy
+            self._move(rank ^ bit, values, rank ^ bit, values, add=values)  # A small message is sent from a copy
         self._move(beyond if beyond < self.members else None, values, None, None)
 
-    def _add_around(self, values: Array) -> None:
-        ends = [len(values) * i // self.members for i in range(self.members + 1)]
-        parts = [values[begin:end] for begin, end in pairwise(ends)]
+    def _add_around(self, given: Array, into: Array) -> None:
+        """Writes the sums of what all have been given into an array, which may be the same one."""
+        ends = [len(given) * i // self.members for i in range(self.members + 1)]
+        own = [given[begin:end] for begin, end in pairwise(ends)]
+        sums = [into[begin:end] for begin, end in pairwise(ends)]
         after, before = (self.rank + 1) % self.members, (self.rank - 1) % self.members
+        out = own[self.rank]
+        if self.members == 1 and into is not given:
+            into[...] = given
         for step in range(self.members - 1):
-            out, into = parts[(self.rank - step) % self.members], parts[(self.rank - step - 1) % self.members]
-            self._move(after, out, before, into, add=True)
-        self._pass_around(parts, after)
+            place = (self.rank - step - 1) % self.members
+            self._move(after, out, before, sums[place], add=own[place])
+            out = sums[place]
+        self._pass_around(sums, after)
 
     def _pass_around(self, parts: Sequence[Array], own: int) -> None:
         """Gives all members all parts, of which each has its own."""
@@ -189,38 +207,79 @@ class LinkedExchange:
 
 
 class InBuffers:
-    """Arrays in one buffer for each of their types."""
+    """Memory for the sums of arrays.
+
+    Attributes:
+        packed: For each type, one buffer for all arrays of up to `PACKED_NBYTES`.
+        parts: Each array's sum: in a buffer or, if it is larger, by itself.
+    """
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         """Takes memory for the shapes and types of arrays."""
-        sizes: dict[np.dtype[Any], int] = {}
-        for array in arrays:
-            sizes[array.dtype] = sizes.get(array.dtype, 0) + array.size
-        of = {kind: np.empty(size, kind) for kind, size in sizes.items()}
-        self.by_type = list(of.values())
-        self.parts: list[Array] = []
-        for array in arrays:
-            self.parts.append(of[array.dtype][: array.size].reshape(array.shape))
-            of[array.dtype] = of[array.dtype][array.size :]
+        self.packed: list[Array] = []
+        self.parts = [aligned(array.shape if array.nbytes > PACKED_NBYTES else (0,), array.dtype) for array in arrays]
+        self._pack(arrays)
+        large = [part for part, array in zip(self.parts, arrays, strict=True) if array.nbytes > PACKED_NBYTES]
+        self._memory = [array.base for array in (*self.packed, *large)]
+        del large
+        self._own = self._references()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody else has one of the sums, or a part of it."""
+        return self._references() != self._own
+
+    def given(self) -> list[Array]:
+        """Returns the sums to somebody else."""
+        return [part.view() for part in self.parts]
+
+    def _pack(self, arrays: Sequence[Array]) -> None:
+        small: dict[np.dtype[Any], list[int]] = {}
+        for place, array in enumerate(arrays):
+            if array.nbytes <= PACKED_NBYTES:
+                small.setdefault(array.dtype, []).append(place)
+        for kind, places in small.items():
+            begins = [0]
+            for place in places:
+                nbytes = -(-arrays[place].nbytes // ALIGNED_NBYTES) * ALIGNED_NBYTES
+                begins.append(begins[-1] + nbytes // kind.itemsize)
+            self.packed.append(aligned((begins[-2] + arrays[places[-1]].size,), kind))
+            for place, begin in zip(places, begins, strict=False):
+                values = self.packed[-1][begin : begin + arrays[place].size]
+                self.parts[place] = values.reshape(arrays[place].shape)
+
+    def _references(self) -> list[int]:
+        return [sys.getrefcount(memory) for memory in self._memory]  # NumPy's views all name the whole
 
 
 class Buffers:
-    """The exchange's own memory, two of each kind, used in turn.
+    """The exchange's own memory, two of each kind, used in turn, and more while results are held.
 
-    TensorFlow may go on to read a result that it was given, without a copy, until the update that follows is done.
+    TensorFlow reads a result without a copy, and may keep it: a variable to which it is assigned lies in this memory,
+    and so may one to which something is assigned that was computed in place. Written over, it would have another value.
     """
 
     def __init__(self) -> None:
         self._of: dict[tuple[tuple[np.dtype[Any], tuple[int, ...]], ...], list[InBuffers]] = {}
 
-    def packed(self, arrays: Sequence[Array]) -> InBuffers:
-        """Returns a copy of arrays."""
-        found = [np.asarray(array) for array in arrays]
-        key = tuple([(array.dtype, array.shape) for array in found])
-        if key not in self._of:
-            self._of[key] = [InBuffers(found), InBuffers(found)]
-        pair = self._of[key]
-        pair.reverse()
-        for part, array in zip(pair[0].parts, found, strict=True):
-            part[...] = array
-        return pair[0]
+    def of(self, arrays: Sequence[Array]) -> InBuffers:
+        """Returns memory for arrays, with copies of those that are packed."""
+        known = self._of.setdefault(tuple([(array.dtype, array.shape) for array in arrays]), [])
+        chosen = next((each for each in known if not each.is_held), None) if len(known) > 1 else None
+        if chosen is None:
+            chosen = InBuffers(arrays)
+        else:
+            known.remove(chosen)
+        known.append(chosen)  # the one that was used last
+        for part, array in zip(chosen.parts, arrays, strict=True):
+            if array.nbytes <= PACKED_NBYTES:
+                part[...] = array
+        return chosen
+
+
+def aligned(shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
+    """Returns an array of zeros at an address that TensorFlow takes without a copy."""
+    nbytes = math.prod(shape) * kind.itemsize
+    memory = np.zeros(nbytes + ALIGNED_NBYTES, np.uint8)
+    begin = -memory.ctypes.data % ALIGNED_NBYTES
+    return memory[begin : begin + nbytes].view(kind).reshape(shape)

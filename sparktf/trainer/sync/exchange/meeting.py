@@ -227,7 +227,8 @@ class _Meeting:
                 return
             if rank in self._found:
                 self._found[rank].close()  # its caller has given it up
-            self._found[rank] = Link(self._members[rank].name, sock)
+            one, other = (self._members[each].name for each in sorted((rank, self._own.rank)))
+            self._found[rank] = Link(self._members[rank].name, sock, pair=(one, other))
             self._changed.notify_all()
 
 

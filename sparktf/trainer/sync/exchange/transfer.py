@@ -50,14 +50,15 @@ class Outgoing:
 
 
 class Incoming:
-    """A message that is due from a peer, written over an array, or added to it."""
+    """A message that is due from a peer, written over an array, by itself or added to values."""
 
-    def __init__(self, link: Link, frame: Frame, into: Array, spare: Array, *, add: bool) -> None:
+    def __init__(self, link: Link, frame: Frame, into: Array, spare: Array, *, add: Array | None) -> None:
         """Expects a message.
 
         Args:
             into: Contiguous; its bytes are those of the message.
             spare: `SPARE_NBYTES`, uint8: for the header, and for values before they are added.
+            add: To these values the message is added, and the sums are written over `into`; may be `into`.
         """
         self.link = link
         self._frame = frame
@@ -89,8 +90,8 @@ class Incoming:
     def _next(self) -> None:
         """Takes the values that have come; goes on with the next ones."""
         if self._is_small:
-            self._take(self._into, HEADER_NBYTES)
-        elif self._began and self._add:
+            self._take(len(self._into), HEADER_NBYTES)
+        elif self._began and self._add is not None:
             self._take(self._chunk(), 0)
         elif self._began:
             self._done = len(self._into)
@@ -98,19 +99,23 @@ class Incoming:
         if self._done == len(self._into):
             self.is_done = True
         else:
-            self._view = self._spare[: self._chunk().nbytes].data if self._add else bytes_of(self._into)
+            nbytes = self._chunk() * self._into.itemsize
+            self._view = bytes_of(self._into) if self._add is None else self._spare[:nbytes].data
 
-    def _take(self, values: Array, begin: int) -> None:
-        """Adds values in `spare` to an array, or copies them."""
-        came = self._spare[begin : begin + values.nbytes].view(values.dtype).reshape(values.shape)
-        if self._add:
-            np.add(values, came, out=values)
+    def _take(self, items: int, begin: int) -> None:
+        """Takes the next items out of `spare`."""
+        these = slice(self._done, self._done + items)
+        into = self._into[these]
+        came = self._spare[begin : begin + into.nbytes].view(into.dtype).reshape(into.shape)
+        if self._add is None:
+            into[...] = came
         else:
-            values[...] = came
-        self._done += len(values)
+            np.add(self._add[these], came, out=into)
+        self._done += items
 
-    def _chunk(self) -> Array:
-        return self._into[self._done : self._done + CHUNK_NBYTES // self._into.itemsize]
+    def _chunk(self) -> int:
+        """Returns the number of items of the next chunk."""
+        return min(CHUNK_NBYTES // self._into.itemsize, len(self._into) - self._done)
 
 
 def move(outgoing: Outgoing | None, incoming: Incoming | None, woken: int, check: Callable[[], None]) -> None:
