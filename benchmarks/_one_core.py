@@ -83,20 +83,26 @@ def scaling(root: Path, runs: int, models: Sequence[Sized] = (SMALL, LARGE)) -> 
     figures: list[Figure] = []
     for model in models:
         folder = write_lake(root / model.name, model.schema)
-        found: dict[int, list[float]] = {1: [], 2: []}
+        found: dict[int, list[Trained]] = {1: [], 2: []}
         for run in range(runs):
-            for workers, rates in found.items():
-                rates.append(trained(folder, root / f"{model.name}-{run}-{workers}", model, workers=workers).rows_s)
-                print(f"{model.name}, {workers} workers: {rates[-1]:,.0f} rows/s", file=sys.stderr, flush=True)
+            for workers, times in found.items():
+                times.append(trained(folder, root / f"{model.name}-{run}-{workers}", model, workers=workers))
+                print(f"{model.name}, {workers} workers: {times[-1]}", file=sys.stderr, flush=True)
+        pairs = list(zip(found[1], found[2], strict=True))
         title = f"{model.name}, one core each"
         figures += [
-            figure(f"{title}: one worker", [rate / 1e3 for rate in found[1]], unit="k rows/s"),
-            figure(f"{title}: two workers", [rate / 1e3 for rate in found[2]], unit="k rows/s"),
+            figure(f"{title}: one worker", [t.rows_s / 1e3 for t in found[1]], unit="k rows/s"),
+            figure(f"{title}: two workers", [t.rows_s / 1e3 for t in found[2]], unit="k rows/s"),
             figure(
                 f"{title}: two workers / one with half the rows an update",
-                [two / one for one, two in zip(found[1], found[2], strict=True)],
+                [two.rows_s / one.rows_s for one, two in pairs],
                 unit="ratio",
                 goal=GOALS[model.name],
+            ),
+            figure(
+                f"{title}: the same, rows by processor time",
+                [two.rows_cpu_s / one.rows_cpu_s for one, two in pairs],
+                unit="ratio",
             ),
         ]
     return figures
