@@ -23,6 +23,9 @@ CASES = [
     Case("[1] a model is replaced through the fence", 9, "driver-frozen driver-twice", "had taken the run over"),
     Case("[6] an agent that was lost begins anew", 3, "node-freezes", "went home as a success"),
     Case("[7] a silent trainer is looked for while only peers have spoken", 7, "trainer-freezes", "which was gone"),
+    Case(
+        "a link that is cut is the cause where its ends have left others", 52, "link-cut clocks-differ", "link was cut"
+    ),
     Case("[9] what cannot be stored is not trained again", 12, "disk-full", "which could not be stored"),
     Case("who changes the models first ends all other turns", 24, None, "took the place of one of"),
     Case("a run has one version", 26, None, "a run has two versions"),

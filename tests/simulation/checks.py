@@ -13,11 +13,11 @@ import numpy.typing as npt
 from pydantic import ValidationError
 from simulation.disk import File
 from simulation.evaluating import DOUBT, WEIGHTS, loss_of, values_of
-from simulation.hub import EPOCH_S
+from simulation.hub import CUT, EPOCH_S
 from simulation.strategies import PARAMETER_SERVER
 
 from sparktf.driver.attempt.commits import epoch_of
-from sparktf.errors import ErrorRecord, Verdict
+from sparktf.errors import ErrorRecord, LinkCutError, Verdict
 from sparktf.results.keep import Evaluation
 from sparktf.results.result import AttemptResult, EpochRows, RunResult
 from sparktf.rundir import RunDirectory, checkpoint_step
@@ -329,7 +329,11 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
     cause = attempt.root_cause
     if cause is None or cause.node == "driver" or cause.verdict is Verdict.DATA_REFUSED:
         return
+    cut = cause.type == LinkCutError.__name__
+    if cause.peer and not cut and any(failure.type == LinkCutError.__name__ for failure in attempt.failures):
+        yield f"a member is blamed whose link was cut: {cause.message}"
     node = cause.message.rpartition(" lost its peers: ")[2] if cause.peer else cause.node
+    node = cause.message.removesuffix(f" {CUT}").rpartition(": ")[2] if cut else node
     trainers = [t for t in submission.site.trainers if t.spec.attempt == attempt.attempt]
     meant = trainers if _is_of_the_gang(cause) else [t for t in trainers if str(t.spec.node) == node]
     names = {name for t in meant for name in (t.process.name, t.agent.process.name)}

@@ -58,6 +58,9 @@ ASYNC_RATES: Mapping[str, tuple[float, float]] = {
 coordinator, per lease and execution of a worker, per successor, per answer, and for each kind of message of somebody
 who is gone."""
 
+SYNC_RATES: Mapping[str, tuple[float, float]] = {"link-cut": (0.05, 0.5)}
+"""The same of synchronous runs: per trainer, of its link to the next one."""
+
 EVALUATOR_RATES: Mapping[str, tuple[float, float]] = {
     "evaluator-dies": (0.01, 0.4),
     **{kind: ASYNC_RATES[kind] for kind in ("caller-dies", "successor-dies", "answer-late", "voice-of-the-dead")},
@@ -141,7 +144,7 @@ class Faults:
         of_these |= {"evaluator": EVALUATOR_RATES} if is_evaluated else {}
         of_these |= {"night": NIGHT_RATES} if is_nightly else {}
         of_these |= {"feed": FEED_RATES} if is_fed else {}
-        of_these |= {"feed": ASYNC_RATES, "agent": AGENT_RATES} if is_async else {}
+        of_these |= {"feed": ASYNC_RATES, "agent": AGENT_RATES} if is_async else {"link": SYNC_RATES}
         for name, more in of_these.items():
             others = random.Random(f"{seed} {name} faults")
             drawn |= frozenset(kind for kind in more if others.random() < _ON)

@@ -23,6 +23,10 @@ class OverrunError(BaseException):
     """The seed is ended: it would not end by itself. No error of the product's, which nobody there may catch."""
 
 
+CUT = "counts as lost"
+"""At the end of what is said of a link that the network has cut."""
+
+
 class PeerLostError(Exception):
     """A collective broke, or whoever was called is gone."""
 

@@ -80,6 +80,10 @@ def _last_told(failures: Sequence[ErrorRecord]) -> ErrorRecord:
     return max(failures, key=lambda failure: (failure.peer, failure.time_s))
 
 
+def _first_told(failures: Iterable[ErrorRecord]) -> ErrorRecord:
+    return min(failures, key=lambda failure: (failure.peer, failure.time_s))
+
+
 def _late_alone(
     trainers: Sequence[Trainer], failures: Sequence[Failure], now: Now, since: Since, timeouts: Any, movers: Any
 ) -> list[Lateness]:
@@ -191,6 +195,14 @@ MUTANTS = (
     Mutant(
         "order of causes",
         {"sparktf.driver.gang.seating.root_cause": _last_told, "sparktf.driver.attempt.restart.root_cause": _last_told},
+    ),
+    Mutant(
+        "a link that is cut is the cause where its ends have left others",
+        {
+            "sparktf.driver.gang.seating.root_cause": _first_told,
+            "sparktf.driver.attempt.restart.root_cause": _first_told,
+        },
+        only="link-cut clocks-differ",
     ),
     Mutant(
         "late and silent trainers are found",

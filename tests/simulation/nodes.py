@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar, cast
 
@@ -11,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 from simulation.evaluating import Best, Counts, as_files, read_counts, rule_of, values_of
 from simulation.faults import Faults
-from simulation.hub import Hub, PeerLostError, Process, Waiter
+from simulation.hub import CUT, Hub, PeerLostError, Process, Waiter
 from simulation.saved import SimCheckpoint, SimWriter, put
 
 from sparktf.errors import (
     ControlError,
     DriverLostError,
     ErrorRecord,
+    LinkCutError,
     NotStoredError,
     RefusedError,
     SparkTFError,
@@ -156,6 +158,7 @@ class Collective:
         self._nodes = nodes
         self._here: dict[int, Trainer] = {}
         self._said: dict[int, tuple[Waiter, Ids]] = {}
+        self._ends: dict[int, LinkCutError | None] = {}  # Of the link that is cut, with what they have found
         self.broken_by = ""
 
     @property
@@ -175,18 +178,44 @@ class Collective:
 
         Raises:
             PeerLostError: one of them is gone.
+            LinkCutError: the network takes nothing to a peer.
         """
-        if self.broken_by:
-            raise PeerLostError(self.broken_by)
+        rank = trainer.spec.node.index
+        self._check(rank)
         waiter = Waiter(trainer.process)
-        self._said[trainer.spec.node.index] = waiter, rows
-        if len(self._said) == self._nodes:
+        self._said[rank] = waiter, rows
+        if len(self._said) == self._nodes and not self._ends:
             self._add(epoch, steps, takes_s)
         trainer.process.wait(waiter, 1e9)
         if waiter.answer is None:
+            self._check(rank)
             raise PeerLostError(self.broken_by)
         answer: tuple[int, int] = waiter.answer
         return answer
+
+    def _check(self, rank: int) -> None:
+        if (cut := self._ends.get(rank)) is not None:
+            raise cut
+        if self.broken_by:
+            raise PeerLostError(self.broken_by)
+
+    def cut(self, trainer: Trainer) -> list[Trainer]:
+        """Cuts a trainer's link to the next one; returns the ends, of which each finds out for itself."""
+        other = self._here.get((trainer.spec.node.index + 1) % self._nodes)
+        if other is None or other is trainer or self.broken_by or self._ends:
+            return []
+        one, two = ends = sorted((trainer, other), key=lambda end: end.spec.node.index)
+        text = f"the network has taken no bytes between {one.spec.node} and {two.spec.node}: {two.spec.node} {CUT}"
+        for end in ends:
+            self._ends[end.spec.node.index] = None
+            self._hub.at(end.process.rng.uniform(1.0, 4.0), partial(self._find, end, LinkCutError(text)))
+        return ends
+
+    def _find(self, end: Trainer, cut: LinkCutError) -> None:
+        rank = end.spec.node.index
+        self._ends[rank] = cut
+        if rank in self._said:
+            self._said.pop(rank)[0].wake()
 
     def frozen(self, trainer: Trainer, for_s: float) -> None:
         """Notes that a trainer stands still: TensorFlow's peers give it up after a while, ours wait for the driver."""
@@ -326,6 +355,8 @@ class Trainer:
     def _main(self) -> None:
         try:
             self._train()
+        except LinkCutError as error:
+            self._fail(record_of(error, time_s=0.0).model_copy(update={"peer": True}))
         except PeerLostError as error:
             text = f"{self.spec.node} lost its peers: {error}"
             self._fail(

@@ -261,9 +261,15 @@ class SimSite:
         self.trainers.append(trainer)
         self._perhaps(trainer.process, "trainer-dies", lambda: trainer.exit(-9))
         self._perhaps(trainer.process, "trainer-freezes", trainer.freeze)
+        if trainer.spec.collectives == "sparktf":
+            self._perhaps(trainer.process, "link-cut", lambda: self._cut(trainer))
         if trainer.spec.incarnation:
             self._perhaps(trainer.process, "successor-dies", lambda: trainer.exit(-9), within_s=6.0)
         trainer.process.on_end.append(partial(self._echo, trainer.process))
+
+    def _cut(self, trainer: Trainer) -> None:
+        for end in self.collective(trainer.spec).cut(trainer):
+            self.world.hit(end.process, "link-cut")
 
     def _echo(self, process: Process) -> None:
         """Has what somebody who is gone has said last of each kind come again, when others may have his place."""
@@ -277,13 +283,13 @@ class SimSite:
         if (chance := self.faults.strike(kind, f"{process}", weight=weight)) is None:
             return
         after_s = chance.uniform(0.0, within_s)
-        args = () if kind.endswith("dies") else (chance.choice((1.0, 4.0, 9.0, 15.0, 40.0)),)
+        args = () if kind.endswith(("dies", "cut")) else (chance.choice((1.0, 4.0, 9.0, 15.0, 40.0)),)
         note = f"{process} {kind.partition('-')[2]} in {after_s:.1f} s" + (f" for {args[0]:g} s" if args else "")
         self.faults.schedule[-1] = self.faults.schedule[-1]._replace(what=note)
 
         def happen() -> None:
             if not process.dead and self.hub.now < self.faults.until_s:
-                self.world.hit(process, kind, lasts=not args or args[0] >= _LONG_S)
+                self.world.hit(process, kind, lasts=args[0] >= _LONG_S if args else kind.endswith("dies"))
                 act(*args)
 
         self.hub.at(after_s, happen)
