@@ -59,7 +59,7 @@ PARTS_OF_integration := integration-others integration-local
 # Of `make test`, two at once: first those that fail soonest, then each before all that are shorter, so that both processors
 # are busy to the end.
 SUITES := $(PARTS_OF_unit) cluster integration-others trainer-others integration-local guests trainer-exactness simulate fuzz pages
-SUITES_MORE := cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite))) guests
+SUITES_MORE := unit-a-e cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite))) guests
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 # MLflow's environment is made beside the one that all else needs.
 PARTS := mlflow classes check connectors $(SUITES)
@@ -138,7 +138,8 @@ unit: $(VENV)/.dev ## Tests without processes, in seconds, in four parts at once
 .PHONY: $(PARTS_OF_unit)
 $(PARTS_OF_unit):
 	@folder=$$(mktemp -d -p $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp) unit-XXXXXX); trap 'rm -rf "$$folder"' EXIT; \
-	TMPDIR=$$folder $(PYTEST) --basetemp=$$folder/tests $(sort $(wildcard tests/unit/test_[$(@:unit-%=%)]*.py)) $(ARGS) $(CHOSEN)
+	TMPDIR=$$folder $(PYTEST) --basetemp=$$folder/tests $(sort $(wildcard tests/unit/test_[$(@:unit-%=%)]*.py)) \
+		$(MARKED) $(ARGS) $(CHOSEN)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or others: CASES=1000 SEED=7

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import os
 import secrets
-import select
 import socket
 import ssl
 import struct
@@ -114,6 +113,7 @@ class _Meeting:
     def close(self) -> None:
         with self._changed:
             self._is_over = True
+            self._changed.notify_all()
         for listener in self._listeners:
             with suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
@@ -206,7 +206,8 @@ class _Meeting:
                     if family == socket.AF_INET and not has_said:
                         _log.warning("%s at %s:%d cannot be reached: %s", there.name, there.host, there.port, error)
                         has_said = True
-            select.select([self._waking.descriptor], [], [], _AGAIN_S)
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_over, _AGAIN_S)
 
     def _connected(self, family: int, rank: int, there: Peer) -> socket.socket:
         with _closed_on_error(socket.socket(family)) as sock:
