@@ -65,6 +65,13 @@ def test_all_members_hold_the_same_bits_and_the_same_again(members: int, size: i
     assert len(set(found)) == 1
 
 
+def test_gradients_that_are_not_finite_are_summed_without_a_word() -> None:
+    given_ = [np.array([np.inf, 6e4, 1.0], np.float16), np.array([-np.inf, 6e4, np.nan], np.float16)]
+    with linked(2) as gang:
+        for (found,) in gang.each(lambda member: member.sum([given_[member.rank]])):
+            np.testing.assert_array_equal(found, np.array([np.nan, np.inf, np.nan], np.float16))
+
+
 @settings(max_examples=15, deadline=None)
 @given(members=MEMBERS, seed=st.integers(0, 2**32), data=st.data())
 def test_arrays_of_any_length_are_gathered_by_rank(members: int, seed: int, data: st.DataObject) -> None:

@@ -85,6 +85,7 @@ class LinkedExchange:
         self._spare = np.empty(SPARE_NBYTES, np.uint8)
         self._buffers = Buffers()
 
+    @np.errstate(over="ignore", invalid="ignore")  # A gradient that is not finite is the model's to tell of
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         """See `Exchange`."""
         self._begin(OperationKind.SUM)
