@@ -59,7 +59,7 @@ PARTS_OF_integration := integration-others integration-local
 # Of `make test`, two at once: first those that fail soonest, then each before all that are shorter, so that both processors
 # are busy to the end.
 SUITES := $(PARTS_OF_unit) cluster integration-others trainer-others integration-local guests trainer-exactness simulate fuzz pages
-SUITES_MORE := unit-a-e cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite))) guests
+SUITES_MORE := cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite))) guests
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 # MLflow's environment is made beside the one that all else needs.
 PARTS := mlflow classes check connectors $(SUITES)

@@ -19,7 +19,9 @@ from sparktf.wire.certificates import new_tls_material
         pytest.param(
             KNOBS.unanswered_s,
             125,
-            marks=pytest.mark.more("unit/test_exchange_lost.py::test_who_computes_is_waited_for_and_a_cut_link_is_not"),
+            marks=pytest.mark.more(
+                "trainer/test_exchange_lost.py::test_who_computes_is_waited_for_and_a_cut_link_is_not"
+            ),
             id="two minutes",
         ),
     ],
