@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import socket
 import time
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
+from _core import bind
 
 from sparktf.trainer.sync.exchange.link import Link
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
@@ -133,8 +133,7 @@ def _places(members: int, way: Way) -> list[Peer]:
 
 def _member(rank: int, peers: Sequence[Peer], way: Way, nbytes: int, sums: int, tell: Connection | None) -> None:
     """Sums again and again; rank 0 tells what it took."""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    bind(rank)
     waking = Waking()
     own = Membership(rank, 1, 1, "of this benchmark", way.tls)
     links = link_members(peers, own, partners(rank, len(peers)), waking)

@@ -11,7 +11,7 @@ from sparktf.errors import SparkTFError
 from sparktf.feed.arrays.columns import Array
 from sparktf.trainer.model.exchange import Exchange
 
-SMALL_NBYTES = 16_384
+JOINED_NBYTES = 16_384
 """Copying a tensor of up to this size takes less time than handing it to Python."""
 
 
@@ -111,7 +111,7 @@ class _Joined:
         self._places: dict[Any, list[int]] = {}  # Of small ones, by type
         for place, part in enumerate(parts):
             size = part.shape.num_elements()  # None if its gradient's shape is known in the run alone
-            if size is not None and size * part.dtype.size <= SMALL_NBYTES:
+            if size is not None and size * part.dtype.size <= JOINED_NBYTES:
                 self._places.setdefault(part.dtype, []).append(place)
         small = {place for places in self._places.values() for place in places}
         self._large = [place for place in range(len(parts)) if place not in small]

@@ -45,7 +45,7 @@ class MemberState:
 
     def take_leaders(self) -> None:
         """Gives all members the leader's values."""
-        self._assign(self._every)
+        self._assign(self._every, self._exchange.from_leader([variable.numpy() for variable in self._every]))
 
     def average(self) -> None:
         """Makes the moving statistics those of all members."""
@@ -81,7 +81,7 @@ class MemberState:
                 "value, which no order of adding explains: its memory may be broken, or the model's code changes "
                 "weights on its own"
             )
-        self._assign(self._alike)
+        self._assign(self._alike, theirs)
         if not np.any(differences):
             return ""
         return (
@@ -90,10 +90,9 @@ class MemberState:
             "processors of several kinds"
         )
 
-    def _assign(self, variables: Sequence[Any]) -> None:
-        values = self._exchange.from_leader([variable.numpy() for variable in variables])
+    def _assign(self, variables: Sequence[Any], leaders: Sequence[Array]) -> None:
         if not self._exchange.leads:
-            for variable, value in zip(variables, values, strict=True):
+            for variable, value in zip(variables, leaders, strict=True):
                 variable.assign(value)
 
 

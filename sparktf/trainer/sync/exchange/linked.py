@@ -33,7 +33,6 @@ from sparktf.trainer.sync.exchange.link import Link
 from sparktf.trainer.sync.exchange.transfer import (
     CHUNK_NBYTES,
     SMALL_NBYTES,
-    SPARE_NBYTES,
     Array,
     Incoming,
     Outgoing,
@@ -82,7 +81,7 @@ class LinkedExchange:
         self._operation = 0
         self._part = 0
         self._kind = OperationKind.SUM
-        self._spare = np.empty(SPARE_NBYTES, np.uint8)
+        self._spare = np.empty(CHUNK_NBYTES, np.uint8)
         self._buffers = Buffers()
 
     @np.errstate(over="ignore", invalid="ignore")  # A gradient that is not finite is the model's to tell of
@@ -237,7 +236,6 @@ class InBuffers:
         self._pack(arrays)
         large = [part for part, array in zip(self.parts, arrays, strict=True) if array.nbytes > PACKED_NBYTES]
         self._memory = [array.base for array in (*self.packed, *large)]
-        del large
         self._own = self._references()
 
     @property

@@ -18,8 +18,6 @@ CHUNK_NBYTES = 1 << 20
 SMALL_NBYTES = 65_536
 """Up to here a message is sent and received with its header, in one call each: calls cost more than bytes."""
 
-SPARE_NBYTES = CHUNK_NBYTES
-
 _LOOK_S = 1.0
 
 Array = npt.NDArray[Any]
@@ -57,7 +55,7 @@ class Incoming:
 
         Args:
             into: Contiguous; its bytes are those of the message.
-            spare: `SPARE_NBYTES`, uint8: for the header, and for values before they are added.
+            spare: `CHUNK_NBYTES`, uint8: for the header, and for values before they are added.
             add: To these values the message is added, and the sums are written over `into`; may be `into`.
         """
         self.link = link
