@@ -78,6 +78,14 @@ def test_a_failure_ends_it_after_a_moment_for_earlier_ones() -> None:
     assert decide([trainer(), FAILED], [noted(100.0)], 101.0, SILENCE_S, done=False) is Outcome.FAILED
 
 
+@pytest.mark.parametrize("peer", [False, True])
+def test_a_failure_ends_it_at_once_where_nobody_is_left_to_report_another(peer: bool) -> None:
+    failures = [noted(100.0, peer=peer), noted(100.1, peer=True)]
+    trainers = [trainer(0, TrainerState.EXITED), FAILED]
+    assert decide(trainers, failures, 100.1, SILENCE_S, done=False) is Outcome.FAILED
+    assert decide([*trainers, trainer(2)], failures, 100.1, SILENCE_S, done=False) is Outcome.RUNNING
+
+
 @pytest.mark.parametrize("state", [TrainerState.LAUNCHED, TrainerState.TRAINING, TrainerState.FINISHED])
 def test_where_only_peers_have_spoken_the_lost_node_gets_until_its_silence_shows(state: TrainerState) -> None:
     trainers, peers = [trainer(0, state, heard_s=95.0), FAILED], [noted(100.0, peer=True)]
@@ -256,7 +264,7 @@ def test_a_frozen_executor_says_more_than_its_trainers_silence(gang: Gang) -> No
     gang.now_s = 115.4
     gang.attempt.agent_lost("agent 1", "lost its executor: silent for 15 s", "http://log")
 
-    assert gang.ended_s() == pytest.approx(116.4, abs=0.2)
+    assert gang.ended_s() == pytest.approx(115.4, abs=0.1)
     assert gang.cause() == "worker 1 on h1 lost its executor: silent for 15 s"
     assert len(gang.attempt.failures) == 2
 
@@ -267,7 +275,7 @@ def test_a_killed_trainer_is_the_cause_although_its_agent_reports_it_after_its_p
     assert gang.attempt.apply(gang.attempt.outcome()) is Outcome.RUNNING
     gang.exited(1, -9)
 
-    assert gang.ended_s() == pytest.approx(106.0, abs=0.2)
+    assert gang.ended_s() == pytest.approx(105.0, abs=0.1)
     assert gang.cause() == "worker 1 on h1 exited with -9 (SIGKILL)"
 
 

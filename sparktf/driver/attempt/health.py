@@ -95,19 +95,22 @@ def decide(
 ) -> Outcome:
     """Returns the state of an attempt.
 
-    A failure ends it after a moment in which other nodes may report an earlier one. Where only peers of a lost node
-    have reported, it lasts until the lost one is found: until every node has been heard since, or counts as lost by its
-    silence.
+    A failure ends it after a moment in which other nodes may report an earlier one, or at once if all have failed or
+    ended. Where only peers of a lost node have reported, it lasts until the lost one is found: until every node has
+    been heard since, or counts as lost by its silence.
 
     Args:
         done: Whether its work is done, if nothing has failed.
     """
     if not failures:
         return Outcome.DONE if done else Outcome.RUNNING
+    expected = [trainer for trainer in trainers if trainer.is_expected]
+    if not expected:
+        return Outcome.FAILED
     if own := [f.noted_s for f in failures if not f.record.peer]:
         return Outcome.FAILED if now_s - min(own) >= KNOBS.settle_s else Outcome.RUNNING
     settled_s = min(f.noted_s for f in failures) + KNOBS.settle_s
-    missing = any(trainer.is_expected and trainer.heard_s < settled_s for trainer in trainers)
+    missing = any(trainer.heard_s < settled_s for trainer in expected)
     limit_s = settled_s + silence_s if missing else settled_s
     return Outcome.FAILED if now_s >= limit_s else Outcome.RUNNING
 
