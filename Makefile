@@ -153,6 +153,11 @@ SIMULATION = PYTHONHASHSEED=0 PYTHONPATH=tests $(PY) -m simulation \
 pages: chromium $(VENV)/.dev ## The reports as a Chromium shows them, wide and narrow, light and dark
 	@$(PYTEST) tests/pages $(ARGS)
 
+.PHONY: site
+site: $(VENV)/.dev ## The documentation as a site with a search and an API reference, in .site; a broken link is an error
+	@PYTHONPATH=. $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs/site . .site
+	@echo "$(abspath .site)/index.html"
+
 .PHONY: simulate
 simulate: $(VENV)/.dev ## The driver among simulated nodes, storage and time; others: SEEDS=500 FIRST=0; one: SEED=7 NODES=4
 	@$(if $(SEED),,$(PYTEST) tests/simulation $(ARGS))

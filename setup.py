@@ -39,6 +39,12 @@ MLFLOW = ["mlflow-skinny>=3.1,<4"]  # the client alone: the whole brings a serve
 # As an engine; its 2.2.5 imports pkg_resources, which newer setuptools have not.
 TENSORFLOWONSPARK = ["tensorflowonspark==2.2.5", "six>=1.16,<2", "setuptools<81"]
 TENSORBOARD = ["tensorboard>=2.20,<2.22"]  # TensorFlow has done without it since 2.21; only who looks needs it
+SITE = [  # the documentation's site: Markdown pages as they are, and an API reference made from docstrings
+    "furo>=2025.9.25",
+    "myst-parser>=5,<6",
+    "sphinx>=9,<10",
+    "sphinxcontrib-mermaid>=1.2,<3",
+]
 EXAMPLES = ["scikit-learn>=1.5,<2"]
 DEV = [
     *LEGACY_KERAS,
@@ -46,6 +52,7 @@ DEV = [
     *TENSORBOARD,
     *TENSORFLOWONSPARK,
     *EXAMPLES,
+    *SITE,
     "greenlet>=3.1,<4",  # the simulator's drivers and nodes: one thread, in an order that a seed decides
     "hypothesis>=6.140,<7",
     "lxml>=6,<7",  # asks Oozie's schemas what they think of its files
@@ -91,6 +98,7 @@ setup(
         "tensorboard": TENSORBOARD,
         "tensorflowonspark": TENSORFLOWONSPARK,
         "examples": EXAMPLES,
+        "site": SITE,
         "dev": DEV,
     },
     entry_points={"console_scripts": ["sparktf=sparktf.cli:main"]},
