@@ -1,4 +1,4 @@
-"""The site that `make site` builds from the same pages: their order, the API's reference, and what counts as an error."""
+"""The site that `make site` builds from the pages: their order, the reference, and what counts as an error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PARTS = {
 """Titles of the parts of the site, and their folders below docs/."""
 
 project, author, release = "sparktf", "The sparktf authors", __version__
-copyright = author  # noqa: A001 - Sphinx's name for it
+copyright = author
 
 root_doc = "README"
 include_patterns = ["README.md", "CHANGELOG.md", "docs/**/*.md", "docs/site/*.rst"]
