@@ -85,8 +85,7 @@ help: ## Show this help
 
 # $(call TRAIN,name) runs jobs/conf/<name>.yaml.
 define TRAIN
-@PYTHONWARNINGS='ignore:PySpark does not yet fully support:FutureWarning' \
-	$(BIN)/spark-submit --master 'local[2]' \
+@$(BIN)/spark-submit --master 'local[2]' \
 		--driver-java-options -Dlog4j2.configurationFile=sparktf/driver/spark/log4j2.properties \
 		--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false \
 		jobs/train.py --config jobs/conf/$(1).yaml $(ARGS) \

@@ -23,7 +23,8 @@ REQUIRES = [
     "keras>=3.13.2,<4",  # older ones run code of a model's file in safe mode (CVE-2026-1462)
     "matplotlib>=3.10,<4",  # their charts: SVG whose text stays text, without a browser or a script
     "numpy>=2.0,<3",
-    "pandas>=2.2,<4",  # not ours: Spark's Arrow functions (mapInArrow) refuse to run without it
+    # Not ours: without it Spark's Arrow functions (mapInArrow) refuse to run, and they do not support 3 yet.
+    "pandas>=2.2,<3",
     "pyarrow>=18,<27",
     "pydantic>=2.9,<3",
     "pyspark>=4.1,<5",
@@ -71,6 +72,9 @@ DEV = [
     "types-requests",
 ]
 
+SCHEDULES = "sparktf.schedules"
+"""What an installation has of yarn/schedules, which stands alone: files to copy, by `sparktf schedule`."""
+
 
 def version() -> str:
     """Returns `sparktf.version.__version__`, read without importing the package and so its dependencies."""
@@ -88,8 +92,12 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    packages=find_packages(include=["sparktf", "sparktf.*"]),
-    package_data={"sparktf": ["py.typed", "driver/spark/log4j2.properties", "nightly/report/templates/*"]},
+    packages=[*find_packages(include=["sparktf", "sparktf.*"]), SCHEDULES],
+    package_dir={SCHEDULES: "yarn/schedules"},
+    package_data={
+        "sparktf": ["py.typed", "driver/spark/log4j2.properties", "nightly/report/templates/*"],
+        SCHEDULES: ["*", "*/*", "*/*/*.py"],
+    },
     python_requires=">=3.11,<3.14",
     install_requires=REQUIRES,
     extras_require={
