@@ -31,6 +31,7 @@ REQUIRES = [
     "PyYAML>=6.0.1,<7",
     "requests>=2.31,<3",
     "rich>=13.8,<16",
+    "shtab>=1.9.3,<2",  # what bash, zsh and fish need to complete the console script's words
     "tenacity>=9,<10",
     "tensorflow>=2.21,<2.22",
     "urllib3>=2,<3",

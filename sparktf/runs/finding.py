@@ -103,6 +103,15 @@ def need_output(found: RunsRoot | None) -> RunsRoot:
     return found
 
 
+def need_name(name: str | None, output: RunsRoot) -> str:
+    """Returns a name as given, else the configuration's. Raises `ConfigError` without either: names those there."""
+    if found := name or output.name:
+        return found
+    names = _folders(output.storage, output.root)
+    known = f": {output.root} has {', '.join(sorted(names)[:_NAMED])}{' ...' * (len(names) > _NAMED)}" if names else ""
+    raise ConfigError(f"no name is given: give NAME or --config FILE{known}")
+
+
 def find_run(systems: FileSystems, run: str, output: RunsRoot | None) -> FoundRun:
     """Returns the run that a person names.
 
