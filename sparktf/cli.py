@@ -21,7 +21,7 @@ from sparktf.config.load import load_config, show_config
 from sparktf.console.plain_console import PlainConsole, let_go_of_output, say
 from sparktf.errors import ConfigError, SparkTFError, Verdict
 from sparktf.hadoop import HadoopConf
-from sparktf.process.supported import lacks
+from sparktf.process.supported import lacks, start
 from sparktf.rundir import chosen_run_id
 from sparktf.told import told_lines, words_of_error
 
@@ -92,6 +92,29 @@ def _plan(arguments: argparse.Namespace) -> int:
     return forecast.exit_code
 
 
+def _train(arguments: argparse.Namespace) -> int:
+    wait = ["--wait"] if arguments.wait else []
+    return _on_this_machine(arguments, "main", [*_option("--run-id", arguments.run_id), *wait])
+
+
+def _predict(arguments: argparse.Namespace) -> int:
+    return _on_this_machine(arguments, "predict", _option("--model", arguments.model))
+
+
+def _on_this_machine(arguments: argparse.Namespace, job: str, more: list[str]) -> int:
+    """Runs a job in this process, which has Spark start beside it; ends the process with its verdict."""
+    from sparktf.submit.here import local_master, prepare_for_spark  # noqa: PLC0415 - pyspark, as above
+
+    config = load_config(arguments.config, arguments.set, arguments.date)
+    prepare_for_spark(arguments.master or local_master(config))
+    words = [*_option("--config", arguments.config), *_option("--date", arguments.date), *more]
+    start(job, [*words, *(word for override in arguments.set for word in ("--set", override))])
+
+
+def _option(name: str, value: str | None) -> list[str]:
+    return [] if value is None else [name, value]
+
+
 def _submit(arguments: argparse.Namespace) -> int:
     from sparktf.submit.command import submit  # noqa: PLC0415 - storage libraries, which no other command needs
     from sparktf.submit.line import ScoringJob  # noqa: PLC0415 - as above
@@ -133,6 +156,14 @@ def _backfill(arguments: argparse.Namespace) -> int:
     finally:
         console.print(backfill.table_of(runs, work.codes, systems))
     return backfill.exit_code(work.codes)
+
+
+def _schedule(arguments: argparse.Namespace) -> int:
+    from sparktf.submit.schedules import copy_schedule  # noqa: PLC0415 - as above
+
+    print(*copy_schedule(arguments.scheduler, arguments.to), sep="\n")
+    print("put your names in place of churn: docs/nights/scheduling.md")
+    return 0
 
 
 def _pack(arguments: argparse.Namespace) -> int:
@@ -297,8 +328,11 @@ def _show_yaml(text: str) -> None:
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "check": _check,
     "plan": _plan,
+    "train": _train,
+    "predict": _predict,
     "submit": _submit,
     "backfill": _backfill,
+    "schedule": _schedule,
     "pack": _pack,
     "runs": _runs,
     "show": _show,

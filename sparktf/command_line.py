@@ -18,6 +18,9 @@ from sparktf.version import __version__
 SHELLS = ("bash", "zsh", "fish")
 """Shells that complete commands and options."""
 
+SCHEDULERS = ("airflow", "cron", "oozie", "systemd")
+"""Schedulers that there are files for."""
+
 _SET_HELP = "override a key, e.g. --set train.epochs=3"
 _WHERE_HELP = "where the runs are (default: $SPARKTF_OUTPUT)"
 
@@ -113,6 +116,15 @@ def _add_jobs(commands: Commands) -> None:
     plan.add_argument("--run-id", metavar="ID", help="names the run (default: --date)")
     plan.add_argument("--master", help="Spark's master (default: what a run here would take)")
     plan.add_argument("--json", action="store_true", help="one JSON document with the same facts")
+    train = _with_config(commands, "train", "train with Spark on this machine; on a cluster: submit")
+    train.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
+    train.add_argument("--wait", action="store_true", help=WAIT_HELP)
+    score = _with_config(commands, "predict", "score the day's rows with Spark on this machine (section predict)")
+    score.add_argument(
+        "--model", metavar="MODEL", help="published, as-of, run:<id>, or a path (default: predict.model)"
+    )
+    for job in (train, score):
+        job.add_argument("--master", metavar="MASTER", help="local[n] (default: as many slots as it needs)")
     submit = _with_config(commands, "submit", "run spark-submit for a configuration, and wait for the run's verdict")
     submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
     submit.add_argument("--wait", action="store_true", help=WAIT_HELP)
@@ -127,6 +139,11 @@ def _add_jobs(commands: Commands) -> None:
     many.add_argument("--every", default="1d", metavar="DAYS", help="between two dates (default: 1d)")
     many.add_argument("--parallel", type=_positive, default=1, metavar="N", help="runs at once (default: 1)")
     many.add_argument("--dry-run", action="store_true", help="show how the run of each date stands, and do nothing")
+    schedule = _command(commands, "schedule", "write what has a scheduler run a configuration each night")
+    schedule.add_argument("scheduler", choices=SCHEDULERS, help="which one")
+    schedule.add_argument(
+        "--to", type=Path, default=Path(), metavar="FOLDER", help="where (default: here); no file is replaced"
+    )
     pack = _command(commands, "pack", "pack this virtual environment for YARN's containers")
     pack.add_argument(
         "--output", type=Path, default=Path("env.tar.gz"), metavar="FILE", help="default: env.tar.gz; or a .tar"

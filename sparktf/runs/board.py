@@ -106,7 +106,7 @@ class TensorBoard:
     def __init__(self, folder: Path, flags: Sequence[str]) -> None:
         """Starts it. Raises `PreflightError` if this environment has none."""
         if importlib.util.find_spec("tensorboard") is None:
-            raise PreflightError("TensorBoard is not installed: pip install 'sparktf[tensorboard]'")
+            raise PreflightError("TensorBoard is not installed: pip install tensorboard")
         own = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), *flags]
         self._lines: list[str] = []
         self._url = ""

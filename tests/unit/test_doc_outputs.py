@@ -33,16 +33,21 @@ def test_a_warm_start() -> None:
 
 
 def test_a_gate() -> None:
-    def difference(
-        name: str, rows: int, ours: float, theirs: float, low: float, high: float, finding: str
-    ) -> Difference:
-        figures = {"challenger": ours, "champion": theirs, "low": low, "high": high, "tolerance": 0.002}
-        return Difference(metric="auc", slice=name, rows=rows, finding=finding, **figures)
-
-    worse = difference("", 80_000, 0.8120, 0.8312, -0.0217, -0.0167, "worse")
-    undecided = difference("country=de", 51_210, 0.8301, 0.8309, -0.0041, 0.0026, "undecided")
-    gate = {"champion": "version 14", "replicates": 2_000, "differences": (worse, undecided)}
-    comparison = Comparison(promote=False, reason="worse", **gate)
+    auc = Difference(
+        metric="auc",
+        rows=80_000,
+        challenger=0.8120,
+        champion=0.8312,
+        tolerance=0.002,
+        finding="worse",
+        low=-0.0217,
+        high=-0.0167,
+    )
+    changed = {"slice": "country=de", "rows": 51_210, "challenger": 0.8301, "champion": 0.8309}
+    of_a_slice = auc.model_copy(update={**changed, "low": -0.0041, "high": 0.0026, "finding": "undecided"})
+    comparison = Comparison(
+        promote=False, reason="worse", champion="version 14", replicates=2_000, differences=(auc, of_a_slice)
+    )
     shown = io.StringIO()
     result = RunResult(run_id="2026-11-20", name="churn", verdict=Verdict.GATED, comparison=comparison)
     print_result(PlainConsole(file=shown, width=120), result)
