@@ -210,6 +210,22 @@ def _diff(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _suggest_checks(arguments: argparse.Namespace) -> int:
+    from sparktf.runs.finding import find_output, need_name, need_output  # noqa: PLC0415
+    from sparktf.runs.suggested_checks import find_nights, suggested_yaml  # noqa: PLC0415
+
+    systems = _file_systems()
+    output = find_output(systems, arguments.output, arguments.config)
+    run = need_name(arguments.run, need_output(output))
+    nights = find_nights(systems, run, output, say)
+    present, source = nights.present, f"run {nights.data[-1].run_id}"
+    if arguments.config is not None:
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        present, source = load_config(arguments.config, date=today).data.checks, arguments.config
+    print(suggested_yaml(nights, present, source), end="")
+    return 0
+
+
 def _report(arguments: argparse.Namespace) -> int:
     from sparktf.nightly.report.run_page import run_page  # noqa: PLC0415
     from sparktf.nightly.report.stored import gather  # noqa: PLC0415
@@ -244,7 +260,7 @@ def _models(arguments: argparse.Namespace) -> int:
     from sparktf.runs.model_commands import show_models  # noqa: PLC0415 - as above
 
     output = _needed_output(arguments)
-    show_models(output, _name_of_models(arguments, output))
+    show_models(output, _needed_name(arguments, output))
     return 0
 
 
@@ -252,7 +268,7 @@ def _rollback(arguments: argparse.Namespace) -> int:
     from sparktf.runs.model_commands import rollback  # noqa: PLC0415 - as above
 
     output = _needed_output(arguments)
-    print(rollback(output, _name_of_models(arguments, output), arguments.to))
+    print(rollback(output, _needed_name(arguments, output), arguments.to))
     return 0
 
 
@@ -296,7 +312,7 @@ def _needed_output(arguments: argparse.Namespace) -> RunsRoot:
     return need_output(find_output(_file_systems(), arguments.output, arguments.config))
 
 
-def _name_of_models(arguments: argparse.Namespace, output: RunsRoot) -> str:
+def _needed_name(arguments: argparse.Namespace, output: RunsRoot) -> str:
     """Returns the name that a command line means. Raises `ConfigError` where it names none."""
     from sparktf.runs.finding import need_name  # noqa: PLC0415 - as above
 
@@ -338,6 +354,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "show": _show,
     "diff": _diff,
     "report": _report,
+    "suggest-checks": _suggest_checks,
     "tensorboard": _tensorboard,
     "models": _models,
     "rollback": _rollback,

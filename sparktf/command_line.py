@@ -167,13 +167,22 @@ def _add_runs(commands: Commands) -> None:
     report = _command(commands, "report", "write the page of a run, also of one that is under way")
     report.add_argument("run", metavar="RUN", help="as of show")
     report.add_argument("--to", type=Path, metavar="FILE", help="where (default: NAME-RUN_ID.html)")
+    suggest = _command(
+        commands,
+        "suggest-checks",
+        "write a section data.checks, to be edited, from what a name's last runs have measured of their data",
+        "What the present checks have, those of --config or of the last run, is kept, or changed where nights say so.",
+    )
+    suggest.add_argument(
+        "run", metavar="NAME|RUN", nargs="?", help="a name (default: the configuration's), or a run and those before it"
+    )
     summary = "show a run, or all runs of a name, in TensorBoard, and follow them"
     more = "Options that are not here are TensorBoard's own, and go last."
     board = _command(commands, "tensorboard", summary, more)
     board.add_argument("run", metavar="NAME|RUN", help="a name, or a run as of show")
     board.add_argument("--host", default="127.0.0.1", help="where it listens (default: %(default)s)")
     board.add_argument("--port", type=int, default=6006, help="0 for any that is free (default: %(default)s)")
-    for command in (runs, show, diff, report, board):
+    for command in (runs, show, diff, report, suggest, board):
         _add_where(command)
 
 
