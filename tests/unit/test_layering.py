@@ -132,6 +132,7 @@ SEE_TENSORFLOW |= {"api"}  # where a program asks for the model itself
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {
     "sparktf/cli.py",
+    "sparktf/compat/tensorflowonspark/__init__.py",  # the real package sets up logging when it is imported
     "sparktf/compat/tensorflowonspark/__main__.py",
     "sparktf/config/page.py",
     "sparktf/main.py",
