@@ -21,6 +21,7 @@ from sparktf.compat.tensorflowonspark.tf_marker import EndPartition
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed, TFNodeContext
 from sparktf.compat.tensorflowonspark.tf_params import HasBatchSize, HasSteps, Namespace, TFParams
 from sparktf.compat.tensorflowonspark.tf_pipeline import yield_batch
+from sparktf.compat.tensorflowonspark.tf_versions import note_keras
 from sparktf.errors import ConfigError
 from sparktf.process.ports import BoundPort
 from sparktf.wire.guest import GuestNode
@@ -138,3 +139,14 @@ def test_a_stage_of_a_programs_own_has_the_params_that_it_asks_for() -> None:
     assert (stage.getBatchSize(), stage.getSteps(), "steps" in merged, "epochs" in merged) == (10, 100, True, False)
     assert Namespace(["--rate", "1"]) == ["--rate", "1"]
     assert list(yield_batch([(1, "a"), (2, "b"), (3, "c")], 2, 2)) == [[[1, 2], ["a", "b"]], [[3], ["c"]]]
+
+
+@pytest.mark.parametrize(("module", "is_noted"), [("keras.src.callbacks", True), ("tf_keras.src.callbacks", False)])
+def test_an_error_of_keras_3_says_how_a_program_of_keras_2_runs(module: str, *, is_noted: bool) -> None:
+    within: dict[str, Any] = {"__name__": module}
+    exec("def fit(): raise ValueError('the filepath must end in `.weights.h5`')", within)
+    with pytest.raises(ValueError, match="filepath") as caught:
+        within["fit"]()
+    note_keras(caught.value)
+    notes = "".join(getattr(caught.value, "__notes__", ()))
+    assert ("set TF_USE_LEGACY_KERAS=1" in notes) == is_noted

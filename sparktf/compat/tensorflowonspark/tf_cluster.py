@@ -18,6 +18,7 @@ from sparktf.compat.tensorflowonspark import ALIAS, install, write_shim
 from sparktf.compat.tensorflowonspark.tf_board import Board
 from sparktf.compat.tensorflowonspark.tf_inside import inside_names
 from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
+from sparktf.compat.tensorflowonspark.tf_versions import note_keras
 from sparktf.driver.spark.application import slots_of
 from sparktf.errors import ConfigError
 from sparktf.feed.channel.guest_feed import GuestQueue
@@ -239,7 +240,11 @@ def make_guests(
         importlib.import_module(ALIAS)  # which shows what the function logs
         if isinstance(args, list):
             sys.argv = args
-        function(args, context(node, queue))
+        try:
+            function(args, context(node, queue))
+        except Exception as error:
+            note_keras(error)
+            raise
 
     guests = Guests(SparkSession(sc), main, template, fed=fed, reserve_s=reserve_s, here=here)
     try:
