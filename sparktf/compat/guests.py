@@ -70,6 +70,7 @@ class Guests(FunctionGang):
         self._fed = fed
         self._reserve_s = reserve_s
         self._here = here
+        self._id = uuid.uuid4().hex
         self._spark_site = SparkSite(spark)
         self._scratch = Path(str(spark.sparkContext._temp_dir))
         self._code = self._scratch / "functions"
@@ -131,6 +132,15 @@ class Guests(FunctionGang):
             who = {"executor_id": guest.number, "host": host, "job_name": guest.job, "task_index": guest.index}
             found.append({**who, "port": port, "tb_pid": 0, "tb_port": 0})
         return found
+
+    def meta(self) -> dict[str, Any]:
+        """Returns the cluster's template and folders, in the form of TensorFlowOnSpark."""
+        guests = sorted(self.functions.guests.values(), key=lambda guest: guest.number)
+        template: dict[str, list[int]] = {}
+        for guest in guests:
+            template.setdefault(guest.job, []).append(guest.number)
+        places = {"default_fs": guests[0].default_fs, "working_dir": guests[0].working_dir}
+        return {"id": self._id, "cluster_template": template, "num_executors": len(guests), **places}
 
     def feed(self, rows: RDD[Any]) -> None:
         """Feeds all rows, and returns when they were taken, or no node wants more.

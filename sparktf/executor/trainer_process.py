@@ -19,7 +19,7 @@ from sparktf.rundir import trainer_name
 from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Bootstrap, TrainerExited
 from sparktf.wire.security import ControlAccess
-from sparktf.wire.trainer_spec import TrainerSpec
+from sparktf.wire.trainer_spec import Function, TrainerSpec
 
 CODE = "sparktf-code-"
 """Prefix of folders with the user's code that the driver has sent."""
@@ -44,6 +44,7 @@ class TrainerProcess:
         self._work = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
         self._log = base / f"{name}.log"
         self._log_target = spec.rundir.log(name)
+        self._shown_nbytes = 0
         self._stop_asked_s: float | None = None
         with self._log.open("wb") as log:
             self._process = self._fork(nursery, log) or self._spawn(log)
@@ -80,6 +81,22 @@ class TrainerProcess:
     def exit_code(self) -> int | None:
         """Returns the exit code; None while it runs."""
         return self._process.poll()
+
+    def show(self, *, whole: bool = False) -> None:
+        """Copies what a function has printed since the last call to this process's own log, which is its executor's.
+
+        Args:
+            whole: Whether an unfinished line is copied, too.
+        """
+        if not isinstance(self.spec, Function) or self._log.stat().st_size == self._shown_nbytes:
+            return
+        with self._log.open("rb") as log, suppress(OSError):
+            log.seek(self._shown_nbytes)
+            text = log.read()
+            end = len(text) if whole else 1 + max(text.rfind(b"\n"), text.rfind(b"\r"))
+            self._shown_nbytes += end
+            sys.stderr.write(text[:end].decode(errors="replace"))
+            sys.stderr.flush()
 
     def ask_to_stop(self, now_s: float) -> None:
         """Sends SIGTERM once, and SIGKILL when `timeouts.stop` has passed since."""
@@ -132,6 +149,8 @@ class TrainerProcess:
             with suppress(BrokenPipeError):  # it died before it read everything
                 self._process.stdin.close()
         shutil.rmtree(self._work, ignore_errors=True)
+        with suppress(FileNotFoundError):  # it is cleaned already
+            self.show(whole=True)
         self._log.unlink(missing_ok=True)
 
 

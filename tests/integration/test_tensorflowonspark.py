@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,9 @@ from integration.rows import job
 from integration.sandbox import Sandbox
 from integration.stranger import Trap, listeners, look
 from integration.watch import Watch
+
+from sparktf.compat.tensorflowonspark import tf_gpus, tf_util
+from sparktf.errors import PreflightError
 
 ROWS = sum(SIZES)
 
@@ -200,3 +204,32 @@ def test_a_script_runs_unchanged_by_spark_submit_where_there_is_room_for_as_many
     assert "it has run" in done.stdout
     assert sum(int((tmp_path / name).read_text()) for name in "01") == 2 * sum(range(1000))
     assert not sandbox.family.wait()
+
+
+NVIDIA_SMI = """#!/bin/sh
+case "$1" in
+  --list-gpus) printf 'GPU 0: A (UUID: GPU-a)\\nGPU 1: A (UUID: GPU-b)\\nGPU 2: A (UUID: GPU-c)\\n';;
+  --query-gpu=index,uuid) printf '0, GPU-a\\n1, GPU-b\\n2, GPU-c\\n';;
+  --query-compute-apps=gpu_uuid) printf 'GPU-b\\n';;
+esac
+"""
+
+
+def test_free_graphics_processors_are_found_as_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a program in the place of nvidia-smi, since there are none here."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not tf_gpus.is_gpu_available()
+    with pytest.raises(PreflightError, match="nvidia-smi does not work on"):
+        tf_gpus.get_gpus()
+    tf_util.single_node_env()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    (tmp_path / "nvidia-smi").write_text(NVIDIA_SMI)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    assert tf_gpus.is_gpu_available()
+    assert tf_gpus.get_gpus(2, format=tf_gpus.AS_STRING) in ("0,2", "2,0")
+    assert [tf_gpus.get_gpus(1, worker, tf_gpus.AS_LIST) for worker in range(3)] == [["0"], ["2"], ["0"]]
+    with pytest.raises(PreflightError, match="3 graphics processors are wanted, and 2 of 3 are free on"):
+        tf_gpus.get_gpus(3)
+    tf_util.single_node_env(1, 2, ["a:1", "b:1", "a:2"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "2", "the second node of its machine gets the second free one"

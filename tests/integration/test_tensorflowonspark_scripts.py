@@ -7,6 +7,7 @@ again. What it cannot do on this TensorFlow, or says otherwise, is said with eac
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -24,6 +25,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
         process.wait()
         assert not process.sandbox.family.wait(within_s=20)
         assert not process.sandbox.leftovers()
+        (root / "ours/side_by_side/log.json").write_text(json.dumps(process.sandbox.executor_logs()))
         yield Answers.of(root / "ours")
     finally:
         process.kill()
@@ -80,6 +82,14 @@ def test_instances_beside_each_other_are_told_the_same(both: tuple[Answers, Answ
     theirs, ours = (runs.nodes("side_by_side") for runs in both)
     assert theirs == ours
     assert [node["number"] for node in ours] == [[0, 0, 2], [1, 1, 2]]
+
+
+def test_what_functions_print_and_log_stands_in_their_executors_logs(ours: Answers) -> None:
+    """As with the real package, whose import has Python show what is logged."""
+    log = ours.told("side_by_side", "log.json")
+    for number in (0, 1):
+        assert f"printed by node {number}\n" in log
+        assert re.search(rf" INFO \(MainThread-\d+\) logged by node {number}\n", log)
 
 
 def test_an_evaluator_is_there_as_long_as_its_chief(both: tuple[Answers, Answers]) -> None:

@@ -133,6 +133,7 @@ SEE_TENSORFLOW |= {"api"}  # where a program asks for the model itself
 ENTRY_POINTS = {
     "sparktf/__main__.py",
     "sparktf/cli.py",
+    "sparktf/compat/tensorflowonspark/__init__.py",  # the real package sets up logging when it is imported
     "sparktf/compat/tensorflowonspark/__main__.py",
     "sparktf/config/page.py",
     "sparktf/main.py",
