@@ -6,7 +6,7 @@ import getpass
 from collections.abc import Mapping
 from typing import Any
 
-from sparktf.feed.channel.guest_feed import GuestQueue
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.wire.guest import GuestNode
 
 _SCHEMES = ("adl", "file", "hdfs", "oss", "s3", "s3a", "s3n", "swift", "viewfs", "wasb", "webhdfs")
