@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import linecache
 import subprocess
 import sys
 import traceback
@@ -77,6 +78,61 @@ def test_what_cannot_be_sent_is_refused(tmp_path: Path) -> None:
         name_functions({"f": lambda: file.name}, tmp_path)
     with pytest.raises(ConfigError, match="f must be a function"):
         name_functions({"f": 3}, tmp_path)  # type: ignore[dict-item]
+
+
+CELL = """
+def deep(params):
+    return 1 / params["zero"]
+
+
+class Layer:
+    def call(self, params):
+        return deep(params)
+
+
+def build(params):
+    return Layer().call(params)
+"""
+
+
+def test_errors_of_a_cell_show_its_lines_in_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = "<ipython-input-3-5f0c>"
+    monkeypatch.setitem(linecache.cache, file, (len(CELL), None, CELL.splitlines(keepends=True), file))
+    cell: dict[str, Any] = {"__name__": "__main__"}
+    exec(compile(CELL, file, "exec"), cell)
+    named = name_functions({"build": cell["build"]}, tmp_path)
+    module = named["build"].partition(":")[0]
+    code = (
+        f"import {module} as m; from sparktf.process.sent_sources import label_of;"
+        "print(label_of(m.build.__code__.co_filename), label_of('else'))\n"
+        "import traceback\ntry:\n    m.build({'zero': 0})\nexcept ZeroDivisionError:\n    traceback.print_exc()"
+    )
+    told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert told.stdout.split() == ["cell", "None"]
+    lines = [line.strip() for line in told.stderr.splitlines()]
+    assert 'return 1 / params["zero"]' in lines
+    assert "return Layer().call(params)" in lines
+    [called] = [line for line in lines if line.endswith(", line 8, in call")]
+    assert called.startswith('File "<cell ')
+
+
+def test_of_a_cell_the_text_of_its_functions_travels_and_they_are_the_same_whatever_else_stands_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A password may stand beside them, and a cell is run again and again."""
+    named = set()
+    for number, beside in enumerate(('password = "hunter2"', "train(build, epochs=3)", "train(build, epochs=5)")):
+        text, file = f"def build(params): return 3\n{beside}\n", f"<ipython-input-{number}>"
+        monkeypatch.setitem(linecache.cache, file, (len(text), None, text.splitlines(keepends=True), file))
+        notebook: dict[str, Any] = {"__name__": "__main__", "train": lambda *args, **kwargs: None}
+        exec(compile(text, file, "exec"), notebook)
+        named.add(name_functions({"build": notebook["build"]}, tmp_path)["build"])
+    [name] = named
+    module = name.partition(":")[0]
+    assert imported(module, tmp_path).build({}) == 3
+    content = (tmp_path / f"{module}.pickle").read_bytes()
+    assert b"def build" in content
+    assert b"hunter2" not in content
 
 
 def config(tmp_path: Path, *, master: str = "local[2]", model: Any = "m:build", **keywords: Any) -> Any:
