@@ -6,7 +6,6 @@ import argparse
 import datetime
 import signal
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -63,7 +62,6 @@ def _check(arguments: argparse.Namespace) -> int:
         from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs
         from sparktf.submit.environment import default_master  # noqa: PLC0415
 
-        _silence_pandas()
         master = arguments.master or default_master(config)
         found = check_run(config, master, _file_systems(), say, deep=bool(arguments.deep))
         for error in found.errors:
@@ -83,7 +81,6 @@ def _plan(arguments: argparse.Namespace) -> int:
     from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
     from sparktf.submit.environment import default_master  # noqa: PLC0415
 
-    _silence_pandas()
     config = load_config(arguments.config, arguments.set, arguments.date)
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     master = arguments.master or default_master(config)
@@ -298,11 +295,6 @@ def _found_runs(arguments: argparse.Namespace, *runs: str) -> list[FoundRun]:
     systems = _file_systems()
     output = find_output(systems, arguments.output, arguments.config)
     return [find_run(systems, run, output) for run in runs]
-
-
-def _silence_pandas() -> None:
-    """Hides Spark's warning about the pandas version, which users cannot act on."""
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
 
 
 def _interrupt(signum: int, frame: object) -> None:

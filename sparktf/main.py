@@ -6,7 +6,6 @@ import argparse
 import signal
 import sys
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -77,8 +76,6 @@ def predict() -> int:
 def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
     """Runs a job and then stops the session that it added to a list; returns the exit code."""
     signal.signal(signal.SIGTERM, interrupt)
-    # Spark 4 at every start with pandas 3; of pandas we need no more than that Spark's Arrow functions find it.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     started: list[SparkSession] = []
     asked = named_verdict_file()
     code = EXIT_INTERRUPTED

@@ -72,9 +72,9 @@ def train(
 class Cluster:
     """Holds a gang of executors; reserve once, train several times.
 
-    with Cluster(spark, config) as cluster:
-        first = cluster.train()
-        second = cluster.train(other_config)
+        with Cluster(spark, config) as cluster:
+            first = cluster.train()
+            second = cluster.train(other_config)
 
     In a notebook it may live across cells: `cluster = Cluster(spark, workers=2)`, `cluster.train(df, model=build, ...)`
     as often as one likes, `cluster.close()`.
