@@ -12,7 +12,7 @@ import pytest
 import yaml
 from source_trees import ROOT
 
-from sparktf import cli
+from sparktf.command_line import command_line
 from sparktf.config.load import load_config
 
 _FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -73,4 +73,4 @@ def test_python_can_be_read(block: str) -> None:
 @pytest.mark.parametrize("block", blocks("sh", ""))
 def test_a_command_has_the_arguments_that_it_is_shown_with(block: str) -> None:
     for words in _COMMAND.findall(block):
-        cli._parser().parse_known_args(shlex.split(words))
+        command_line().parse(shlex.split(words))
