@@ -202,7 +202,7 @@ def _suggest_checks(arguments: argparse.Namespace) -> int:
     output = find_output(systems, arguments.output, arguments.config)
     run = need_name(arguments.run, need_output(output))
     nights = find_nights(systems, run, output, say)
-    present, source = nights.present, f"run {nights.data[-1].run_id}"
+    present, source = nights.present, f"run {nights.configured}"
     if arguments.config is not None:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         present, source = load_config(arguments.config, date=today).data.checks, arguments.config
