@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from sparktf.config.section import Switch
-from sparktf.executor.rendezvous import forget, meet
+from sparktf.process.rendezvous import forget, meet
 from sparktf.knobs import KNOBS
 from sparktf.process.module_search import find_module
 

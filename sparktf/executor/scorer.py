@@ -19,7 +19,7 @@ from pathlib import Path
 from sparktf.clock import ListeningClock, SystemClock
 from sparktf.errors import NodeLostError
 from sparktf.executor.identity import executor_identity
-from sparktf.executor.rendezvous import meet
+from sparktf.process.rendezvous import meet
 from sparktf.executor.trainer_process import trainer_environment
 from sparktf.feed.arrays.columns import Array
 from sparktf.feed.arrays.shared import hear, tell
