@@ -66,6 +66,7 @@ class Guests(FunctionGang):
             here: The number of first nodes that run beside the driver.
         """
         self._spark = spark
+        self._called = main.__name__
         self._template = {number: (job, i) for job, nodes in template.items() for i, number in enumerate(nodes)}
         self._fed = fed
         self._reserve_s = reserve_s
@@ -157,7 +158,7 @@ class Guests(FunctionGang):
         with self.roster.changed:
             places = functions.places()
         deals = len(places) > 1 and not any(guest.job == "ps" for guest in functions.guests.values())
-        return GuestFeedSettings(self.access, places, deals, self._timeouts.driver_lost)
+        return GuestFeedSettings(self.access, places, deals, self._timeouts.driver_lost, self._called)
 
     def _run(self, job: Callable[[], Any]) -> None:
         """Runs a job of Spark's that feeds; ends it at the first failure of a node."""

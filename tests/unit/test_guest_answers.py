@@ -6,10 +6,15 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import Row
 
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed
 from sparktf.errors import BadValueError, NodeLostError
@@ -56,6 +61,33 @@ def echo(feed: DataFeed) -> None:
     """Answers each row with its number."""
     while not feed.should_stop():
         feed.batch_results([row[0] for row in feed.next_batch(100)])
+
+
+ANY_ROWS: list[Any] = [
+    Row(age=1, of=Row(name="a")),
+    (1, (Vectors.dense([1, 2]), {3, 4})),
+    {"a": {"b": [1, 2.5, (None, True)]}},
+    ["a", "b", b"c", bytearray(b"d"), Decimal("1.50"), date(2020, 1, 1), 2**70, np.float32(1.5)],
+    [],
+]
+
+
+def test_any_rows_and_any_results_come_as_they_were(tmp_path: Path) -> None:
+    taken: list[Any] = []
+
+    def same(feed: DataFeed) -> None:
+        while not feed.should_stop():
+            rows = feed.next_batch(2)
+            taken.extend(rows)
+            feed.batch_results(rows)
+
+    node = Node(tmp_path, same)
+    answered = list(node.answers(iter(ANY_ROWS * 3)))
+    for rows in (taken, answered):
+        assert rows == ANY_ROWS * 3
+        assert [repr(row) for row in rows] == [repr(row) for row in ANY_ROWS * 3]
+    assert answered[0]["of"]["name"] == "a"
+    node.end()
 
 
 def counted(rows: Iterator[Any], most: list[int], answered: list[Any]) -> Iterator[Any]:

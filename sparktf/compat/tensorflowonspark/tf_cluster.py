@@ -229,6 +229,7 @@ def make_guests(
             sys.argv = args
         function(args, context(node, queue))
 
+    main.__name__ = getattr(function, "__name__", type(function).__name__)
     guests = Guests(SparkSession(sc), main, template, fed=fed, reserve_s=reserve_s, here=here)
     try:
         guests.start()

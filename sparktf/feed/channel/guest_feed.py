@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from sparktf.feed.channel.any_rows import batch_to_rows, rows_to_batch
+from sparktf.feed.channel.any_rows import batch_to_rows, rows_to_batch, rows_together
 from sparktf.feed.channel.server import ChannelServer
 from sparktf.wire.data import SplitEnd
 from sparktf.wire.security import TlsMaterial
@@ -269,8 +269,8 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             told = pool.submit(self._brought, reader, stream)
             try:
                 while results := self._queue.wait_answers(stream):
-                    for start in range(0, len(results), _ANSWER_ROWS):
-                        writer.write_batch(wrapped(rows_to_batch(results[start : start + _ANSWER_ROWS])))
+                    for part in rows_together(results, _ANSWER_ROWS):
+                        writer.write_batch(wrapped(rows_to_batch(part)))
                     sent += len(results)
             finally:
                 self._queue.forget(stream)
