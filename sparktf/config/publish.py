@@ -83,7 +83,9 @@ class OutputConfig(Section):
         "`<path>/<name>/index.html` of all runs of the name ([report.md](../nights/report.md)).",
     )
     progress_seconds: PositiveFloat = Field(
-        default=5.0, description="Time between progress lines where there is no terminal."
+        default=5.0,
+        description="Least time between progress lines where there is no terminal: one for each tenth of an epoch, "
+        "and one for what is waited for.",
     )
     keep_models: PositiveInt | None = Field(
         default=None,
@@ -97,7 +99,7 @@ class OutputConfig(Section):
     )
     mlflow: MlflowConfig | None = Field(
         default=None,
-        description="Whether MLflow learns of the run; needs `pip install 'sparktf[mlflow]'` where the driver runs.",
+        description="Whether MLflow learns of the run; needs `pip install mlflow-skinny` where the driver runs.",
     )
     on_end: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = Field(
         default=None,

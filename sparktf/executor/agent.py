@@ -220,7 +220,10 @@ class Agent:
 
     def _reap(self) -> bool:
         """Reports a trainer that has ended; returns whether there was one."""
-        if self._trainer is None or self._trainer.exit_code() is None:
+        if self._trainer is None:
+            return False
+        self._trainer.show()
+        if self._trainer.exit_code() is None:
             return False
         exited = self._trainer.collect(self._id)
         self._trainer = None

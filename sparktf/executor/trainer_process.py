@@ -15,17 +15,21 @@ from typing import IO
 
 from sparktf.executor.forking import ForkedProcess, Nursery
 from sparktf.knobs import KNOBS
+from sparktf.log_noise import last_words
 from sparktf.rundir import trainer_name
 from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Bootstrap, TrainerExited
 from sparktf.wire.security import ControlAccess
-from sparktf.wire.trainer_spec import TrainerSpec
+from sparktf.wire.trainer_spec import Function, TrainerSpec
 
 CODE = "sparktf-code-"
 """Prefix of folders with the user's code that the driver has sent."""
 
 _TAIL_LINES = 40
-_TAIL_BYTES = 16_384
+_TAIL_CHARACTERS = 16_384
+_READ_BYTES = 131_072
+"""Of a log, for the lines among its last ones that say something."""
+
 _MAX_ARENAS = 4
 
 
@@ -44,6 +48,7 @@ class TrainerProcess:
         self._work = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
         self._log = base / f"{name}.log"
         self._log_target = spec.rundir.log(name)
+        self._shown_nbytes = 0
         self._stop_asked_s: float | None = None
         with self._log.open("wb") as log:
             self._process = self._fork(nursery, log) or self._spawn(log)
@@ -81,6 +86,22 @@ class TrainerProcess:
         """Returns the exit code; None while it runs."""
         return self._process.poll()
 
+    def show(self, *, whole: bool = False) -> None:
+        """Copies what a function has printed since the last call to this process's own log, which is its executor's.
+
+        Args:
+            whole: Whether an unfinished line is copied, too.
+        """
+        if not isinstance(self.spec, Function) or self._log.stat().st_size == self._shown_nbytes:
+            return
+        with self._log.open("rb") as log, suppress(OSError):
+            log.seek(self._shown_nbytes)
+            text = log.read()
+            end = len(text) if whole else 1 + max(text.rfind(b"\n"), text.rfind(b"\r"))
+            self._shown_nbytes += end
+            sys.stderr.write(text[:end].decode(errors="replace"))
+            sys.stderr.flush()
+
     def ask_to_stop(self, now_s: float) -> None:
         """Sends SIGTERM once, and SIGKILL when `timeouts.stop` has passed since."""
         if self._stop_asked_s is None:
@@ -101,7 +122,7 @@ class TrainerProcess:
     def collect(self, agent: str) -> TrainerExited:
         """Returns the report of the ended process, and copies its log to the run directory."""
         code = self._process.wait()
-        tail = _tail(self._log)
+        tail = tail_of(self._log)
         where = self._log_target
         try:
             FileSystems(self.spec.hadoop).open(where, deadline_s=KNOBS.log_upload_s).upload(self._log, where)
@@ -132,6 +153,8 @@ class TrainerProcess:
             with suppress(BrokenPipeError):  # it died before it read everything
                 self._process.stdin.close()
         shutil.rmtree(self._work, ignore_errors=True)
+        with suppress(FileNotFoundError):  # it is cleaned already
+            self.show(whole=True)
         self._log.unlink(missing_ok=True)
 
 
@@ -158,7 +181,8 @@ def python_path() -> str:
     return os.pathsep.join(sorted(places, key=lambda place: not Path(place).name.startswith(CODE)))
 
 
-def _tail(log: Path) -> str:
+def tail_of(log: Path) -> str:
+    """Returns the last lines of a log for whoever looks for a failure, bounded."""
     with log.open("rb") as f:
-        f.seek(max(log.stat().st_size - _TAIL_BYTES, 0))
-        return "\n".join(f.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])
+        f.seek(max(log.stat().st_size - _READ_BYTES, 0))
+        return last_words(f.read().decode(errors="replace"), _TAIL_LINES)[-_TAIL_CHARACTERS:]

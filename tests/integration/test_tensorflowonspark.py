@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,9 @@ from integration.rows import job
 from integration.sandbox import Sandbox
 from integration.stranger import Trap, listeners, look
 from integration.watch import Watch
+
+from sparktf.compat.tensorflowonspark import tf_gpus, tf_util
+from sparktf.errors import PreflightError
 
 ROWS = sum(SIZES)
 
@@ -75,6 +79,29 @@ def test_a_parameter_server_is_there_as_long_as_others_work(local: Application, 
     [[said]] = local.collect("cases.guests:servers", folder=str(tmp_path))
     assert (tmp_path / "total").read_text() == "20.0"
     assert [node["job_name"] for node in json.loads(said)] == ["ps", "chief", "worker"]
+    assert not local.family.trainers()
+
+
+def test_whoever_waits_for_a_function_that_ends_badly_is_told_which_and_why(local: Application) -> None:
+    said = {(how, call): text for how, call, text in local.collect("cases.guests:ends")}
+    refused = "PreflightError: 7 nodes need as many slots, but local[6] has 6: use --master 'local[7]'; or lower"
+    assert said["run", "refused"].startswith(refused)
+    left_out = (
+        "ModelError: leaving on worker 0 has given 20 results for the 25 rows of partition 0, and asks for more rows"
+    )
+    gone = "NodeLostError: worker 0 on "
+    for how, begin, cause in (("leaves out", left_out, left_out), ("exits", gone, "exited with 3")):
+        assert begin in said[how, "collect"]
+        assert cause in said[how, "collect"]
+        assert said[how, "shutdown"].startswith(begin)
+    assert said["stays", "collect"] == ""
+    assert said["stays", "shutdown"].startswith("NodeLostError: worker 0 on ")
+    assert said["stays", "shutdown"].endswith(" have not returned within 1 s")
+    for how in ("leaves out", "exits", "stays"):
+        assert said[how, "again"] == ""
+        for call in ("train", "inference"):
+            assert said[how, call].startswith(f"ConfigError: TFCluster.{call}() comes after shutdown()")
+        assert "the cluster has ended: collect what inference() returns before shutdown()" in said[how, "late"]
     assert not local.family.trainers()
 
 
@@ -175,7 +202,7 @@ if __name__ == "__main__":
     sc = spark.sparkContext
     mode = TFCluster.InputMode.SPARK
     cluster = TFCluster.run(sc, main_fun, sys.argv, 2, num_ps=0, tensorboard=False, input_mode=mode)
-    cluster.train(sc.parallelize(range(1000), 3), num_epochs=2, feed_timeout=1)
+    cluster.train(sc.parallelize(range(1000), 3), num_epochs=2, feed_timeout=100)
     cluster.shutdown()
     print("it has run")
 """
@@ -200,3 +227,32 @@ def test_a_script_runs_unchanged_by_spark_submit_where_there_is_room_for_as_many
     assert "it has run" in done.stdout
     assert sum(int((tmp_path / name).read_text()) for name in "01") == 2 * sum(range(1000))
     assert not sandbox.family.wait()
+
+
+NVIDIA_SMI = """#!/bin/sh
+case "$1" in
+  --list-gpus) printf 'GPU 0: A (UUID: GPU-a)\\nGPU 1: A (UUID: GPU-b)\\nGPU 2: A (UUID: GPU-c)\\n';;
+  --query-gpu=index,uuid) printf '0, GPU-a\\n1, GPU-b\\n2, GPU-c\\n';;
+  --query-compute-apps=gpu_uuid) printf 'GPU-b\\n';;
+esac
+"""
+
+
+def test_free_graphics_processors_are_found_as_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a program in the place of nvidia-smi, since there are none here."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert not tf_gpus.is_gpu_available()
+    with pytest.raises(PreflightError, match="nvidia-smi does not work on"):
+        tf_gpus.get_gpus()
+    tf_util.single_node_env()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+    (tmp_path / "nvidia-smi").write_text(NVIDIA_SMI)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    assert tf_gpus.is_gpu_available()
+    assert tf_gpus.get_gpus(2, format=tf_gpus.AS_STRING) in ("0,2", "2,0")
+    assert [tf_gpus.get_gpus(1, worker, tf_gpus.AS_LIST) for worker in range(3)] == [["0"], ["2"], ["0"]]
+    with pytest.raises(PreflightError, match="3 graphics processors are wanted, and 2 of 3 are free on"):
+        tf_gpus.get_gpus(3)
+    tf_util.single_node_env(1, 2, ["a:1", "b:1", "a:2"])
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "2", "the second node of its machine gets the second free one"

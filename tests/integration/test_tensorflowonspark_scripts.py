@@ -7,6 +7,7 @@ again. What it cannot do on this TensorFlow, or says otherwise, is said with eac
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -24,6 +25,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
         process.wait()
         assert not process.sandbox.family.wait(within_s=20)
         assert not process.sandbox.leftovers()
+        (root / "ours/side_by_side/log.json").write_text(json.dumps(process.sandbox.executor_logs()))
         yield Answers.of(root / "ours")
     finally:
         process.kill()
@@ -82,6 +84,14 @@ def test_instances_beside_each_other_are_told_the_same(both: tuple[Answers, Answ
     assert [node["number"] for node in ours] == [[0, 0, 2], [1, 1, 2]]
 
 
+def test_what_functions_print_and_log_stands_in_their_executors_logs(ours: Answers) -> None:
+    """As with the real package, whose import has Python show what is logged."""
+    log = ours.told("side_by_side", "log.json")
+    for number in (0, 1):
+        assert f"printed by node {number}\n" in log
+        assert re.search(rf" INFO \(MainThread-\d+\) logged by node {number}\n", log)
+
+
 def test_an_evaluator_is_there_as_long_as_its_chief(both: tuple[Answers, Answers]) -> None:
     for name in ("chief-0.json", "evaluator-0.json", "metrics.json"):
         theirs, ours = (runs.told("evaluated", name) for runs in both)
@@ -101,11 +111,13 @@ def test_what_a_function_raises_fails_the_script(when: str, both: tuple[Answers,
     assert "in main_fun" in ended["said"], "the function's own traceback"
 
 
-def test_nodes_that_do_not_come_in_time_fail_the_script(both: tuple[Answers, Answers]) -> None:
-    """As by the real package, which does not say which ones, and whose other nodes go on waiting."""
+def test_more_nodes_than_slots_fail_the_script_at_once(both: tuple[Answers, Answers]) -> None:
+    """The real package waits as long as it may, does not say for which nodes, and those that came go on waiting."""
     ended = both[1].told(RAISING[-1], "ended.json")
     assert ended["status"] == 1
-    assert "2 of 3 nodes came within 5 s; missing: node " in ended["said"]
+    assert (
+        "PreflightError: 3 nodes need as many slots, but local-cluster[2,1,1024] has 2: use --master" in ended["said"]
+    )
 
 
 def test_keras_trains_the_same_on_rows_that_are_fed(both: tuple[Answers, Answers]) -> None:

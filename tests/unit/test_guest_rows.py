@@ -30,7 +30,7 @@ from sparktf.feed.channel.any_rows import (
     rows_to_batch,
     rows_together,
 )
-from sparktf.feed.channel.any_values import unpack
+from sparktf.feed.channel.any_values import unpack_value
 from sparktf.feed.channel.guest_feed import unwrapped, wrapped
 
 Point = namedtuple("Point", ("x", "y"))
@@ -303,7 +303,7 @@ def test_what_contains_itself_is_refused() -> None:
 def test_bytes_that_nobody_has_encoded_are_refused() -> None:
     for content in (b"", b"\xc1", b"\xd4\x04x", b"\x92\xc7\x00\x7f\xc0", b"\x93\xc7\x00\x14\xc0\x01", b"\x80\x80"):
         with pytest.raises((ValueError, TypeError, KeyError)):
-            unpack(content)
+            unpack_value(content)
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ OF_EACH_FLAVOUR = {"ShardedEmbedding"}
 """Names that Keras 3 and tf_keras have one of each for."""
 OF_EACH_MODULE = {"main", "run", "decide", "serve"}
 """What a program or a process does, and the one decision of a module of decisions: said with the module's name."""
-AS_ELSEWHERE = {"export_saved_model", "single_node_env"}
-"""Functions that two modules of TensorFlowOnSpark have, each under this name: its scripts call both."""
+AS_ELSEWHERE = {"Marker", "export_saved_model", "is_gpu_available", "single_node_env", "start"}
+"""Names of TensorFlowOnSpark's that something else has too: its scripts use them."""
 _NO_NOUN = re.compile(r"(?:(?:Returns|Yields) )?[Ww]hat\b")
 _NO_NUMBER = re.compile(r"\b[Ss]o (?:many|much|long|often)\b")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import logging
 import sys
 import zipfile
 from collections.abc import Sequence
@@ -22,14 +23,21 @@ ALIAS = "tensorflowonspark"
 VERSION = "2.2.5"
 MODULES = {
     "TFCluster": "tf_cluster",
+    "TFManager": "tf_manager",
     "TFNode": "tf_node",
     "TFParallel": "tf_parallel",
+    "TFSparkNode": "tf_spark_node",
     "compat": "tf_versions",
     "dfutil": "tf_frames",
+    "gpu_info": "tf_gpus",
+    "marker": "tf_marker",
     "pipeline": "tf_pipeline",
+    "reservation": "tf_reservation",
     "util": "tf_util",
 }
 """TensorFlowOnSpark's modules -> ours."""
+
+_LOG_FORMAT = "%(asctime)s %(levelname)s (%(threadName)s-%(process)d) %(message)s"
 
 _SHIM = f"from {__name__} import install\n\ninstall()\n"
 
@@ -53,6 +61,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return importlib.import_module(f"{__name__}.{MODULES[name]}")
         found = ModuleType(ALIAS, "sparktf in the place of TensorFlowOnSpark.")
         vars(found)["__version__"] = VERSION
+        show_log()
         return found
 
     def exec_module(self, module: ModuleType) -> None:
@@ -67,6 +76,13 @@ def install() -> None:
     if there is not None:  # the module of `write_shim`, during its import: the finder finds its submodules
         there.__path__ = []
         vars(there)["__version__"] = VERSION
+        show_log()
+
+
+def show_log() -> None:
+    """Shows what programs log, as the import of TensorFlowOnSpark does: they call `logging.info` alone."""
+    logging.basicConfig(level=logging.INFO, format=_LOG_FORMAT)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
 def write_shim(path: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import importlib
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -13,12 +14,14 @@ from pyspark import RDD, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktf.compat.guests import Guests
-from sparktf.compat.tensorflowonspark import install, write_shim
+from sparktf.compat.tensorflowonspark import ALIAS, install, write_shim
 from sparktf.compat.tensorflowonspark.tf_board import Board
+from sparktf.compat.tensorflowonspark.tf_inside import inside_names
 from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
+from sparktf.compat.tensorflowonspark.tf_versions import note_keras
 from sparktf.driver.spark.application import slots_of
 from sparktf.errors import ConfigError
-from sparktf.feed.channel.guest_feed import GuestQueue
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.process.ports import LOOPBACK
 from sparktf.wire.guest import GuestNode
 
@@ -42,12 +45,19 @@ class TFCluster:
 
     Attributes:
         cluster_info: A dict for each node: executor_id, host, job_name, task_index, port.
+        cluster_meta: The cluster's template, number of nodes and folders; `meta` is the same.
+        nodeRDD: The numbers of the nodes.
     """
 
     def __init__(
         self, sc: SparkContext, guests: Guests, input_mode: int, queues: Sequence[str], log_dir: str | None
     ) -> None:
         self.sc = sc
+        self.meta = self.cluster_meta = meta = guests.meta()
+        self.cluster_id, self.num_executors = meta["id"], meta["num_executors"]
+        self.defaultFS, self.working_dir = meta["default_fs"], meta["working_dir"]
+        self.nodeRDD = sc.parallelize(range(self.num_executors), self.num_executors)
+        self.server = inside_names("TFCluster")["server"]
         self.input_mode = input_mode
         self.queues = list(queues)
         self.cluster_info = guests.info()
@@ -71,10 +81,11 @@ class TFCluster:
 
         Args:
             num_epochs: 0 for ten.
-            feed_timeout: Not used: a slow step is no error, and a node that fails ends the feed at once.
+            feed_timeout: Seconds for a function that has rows to take some: it has failed otherwise.
 
         Raises:
             SparkTFError: a function failed; its traceback is in the error's notes.
+            ConfigError: the cluster was shut down.
         """
         self._check_fed(dataRDD, qname, "train")
         if num_epochs < 0:
@@ -82,7 +93,7 @@ class TFCluster:
         for _ in range(num_epochs or _EPOCHS):
             if not self._guests.wants_rows:
                 return
-            self._guests.feed(dataRDD)
+            self._guests.feed(dataRDD, feed_timeout)
 
     def inference(
         self,
@@ -90,16 +101,24 @@ class TFCluster:
         feed_timeout: int = 600,
         qname: str = "input",
     ) -> RDD[Any]:
-        """Returns the result of each row, in the rows' order, evaluated lazily.
+        """Returns the result of each row, in the rows' order, evaluated lazily, before `shutdown`.
+
+        A function that leaves out the result of a row has failed.
+
+        Args:
+            feed_timeout: Seconds for a function that has rows to take some, or give results: it has failed otherwise.
 
         Raises:
             SparkTFError: a function failed.
+            ConfigError: the cluster was shut down.
         """
         self._check_fed(dataRDD, qname, "inference")
-        return self._guests.answers(dataRDD)
+        return self._guests.answers(dataRDD, feed_timeout)
 
     def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = 259200) -> None:
-        """Ends the feed, waits until all workers have returned, and ends the cluster.
+        """Ends the feed, waits until all workers have returned, and ends the cluster; a second call does nothing.
+
+        A worker within `join()` of a `tf.distribute.Server` serves, and is not waited for.
 
         Args:
             ssc: A StreamingContext, which is not supported.
@@ -107,10 +126,13 @@ class TFCluster:
             timeout: In seconds; -1 for none.
 
         Raises:
-            SparkTFError: a function failed, at any time; its traceback is in the error's notes.
+            SparkTFError: a function failed, at any time; its traceback is in the error's notes. Or some have not
+                returned in time: it names their nodes.
         """
         if ssc is not None:
             raise ConfigError(_STREAMS)
+        if self._guests.is_closed:
+            return
         try:
             self._guests.finish(grace_secs, timeout if timeout > 0 else None)
         finally:
@@ -135,6 +157,8 @@ class TFCluster:
         self._board = Board(host, self._log_dir or tempfile.mkdtemp(prefix="tensorboard-", dir=str(self.sc._temp_dir)))
 
     def _check_fed(self, rows: Any, qname: str, what: str) -> None:
+        if self._guests.is_closed:
+            raise ConfigError(f"TFCluster.{what}() comes after shutdown(): make another cluster by TFCluster.run()")
         if type(rows).__name__.endswith("DStream"):
             raise ConfigError(_STREAMS)
         if self.input_mode != InputMode.SPARK:
@@ -179,22 +203,25 @@ def run(  # noqa: PLR0913, PLR0917 - theirs
         master_node: "chief" or "master": a node has that name, and TF_CONFIG is set on all.
         reservation_timeout: Seconds for all nodes to come.
         eval_node: One node is an evaluator.
-        release_port: Without effect: ports are held in a way that lets TensorFlow take them.
+        release_port: False gives each function a socket at its node's port, `ctx.tmp_socket`, until it calls
+            `ctx.release_port()`. TensorFlow can take the port at any time.
 
     Raises:
         ConfigError: there are too few nodes, or settings do not go together.
+        PreflightError: there are fewer slots than nodes.
         ReservationError: not all nodes came in time.
         SparkTFError: a function failed at once.
     """
-    del release_port
     fed = input_mode == InputMode.SPARK
     if driver_ps_nodes and fed:
         raise ConfigError("driver_ps_nodes needs InputMode.TENSORFLOW")
     if eval_node and fed:
         raise ConfigError("eval_node needs InputMode.TENSORFLOW")
     template = cluster_template(num_executors, num_ps, master_node, eval_node=eval_node)
+    here = num_ps if driver_ps_nodes else 0
+    context = TFNodeContext.of if release_port else TFNodeContext.holding
     guests = make_guests(
-        sc, map_fun, tf_args, template, fed=fed, reserve_s=reservation_timeout, here=num_ps if driver_ps_nodes else 0
+        sc, map_fun, tf_args, template, fed=fed, reserve_s=reservation_timeout, here=here, context=context
     )
     cluster = TFCluster(sc, guests, input_mode, queues, log_dir)
     if tensorboard:
@@ -225,9 +252,14 @@ def make_guests(
 
     def main(node: GuestNode, queue: GuestQueue | None) -> None:
         install()
+        importlib.import_module(ALIAS)  # which shows what the function logs
         if isinstance(args, list):
             sys.argv = args
-        function(args, context(node, queue))
+        try:
+            function(args, context(node, queue))
+        except Exception as error:
+            note_keras(error)
+            raise
 
     main.__name__ = getattr(function, "__name__", type(function).__name__)
     guests = Guests(SparkSession(sc), main, template, fed=fed, reserve_s=reserve_s, here=here)

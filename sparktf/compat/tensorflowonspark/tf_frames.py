@@ -22,13 +22,13 @@ _CHUNK_ROWS = 256
 """Few: their bytes have to go into one array of less than 2 GiB."""
 _SQL = {ListKind.INT64: t.LongType(), ListKind.FLOAT: t.DoubleType()}
 _DOUBLE = {"float": "double", "array<float>": "array<double>"}
-_loaded: dict[int, DataFrame] = {}
-"""Loaded DataFrames by id."""
+loadedDF: dict[DataFrame, str] = {}
+"""Loaded DataFrame -> its folder."""
 
 
 def isLoadedDF(df: DataFrame) -> bool:
     """Whether a DataFrame is one that `loadTFRecords` returned."""
-    return id(df) in _loaded
+    return df in loadedDF
 
 
 def saveAsTFRecords(df: DataFrame, output_dir: str) -> None:
@@ -50,7 +50,7 @@ def loadTFRecords(sc: SparkContext, input_dir: str, binary_features: Sequence[st
         wanted = "binary" if name in binary_features else _DOUBLE.get(kind, kind)
         columns.append(sql.col(f"`{name}`").cast(wanted).alias(name))
     found = df.select(*columns)
-    _loaded[id(found)] = found
+    loadedDF[found] = input_dir
     return found
 
 

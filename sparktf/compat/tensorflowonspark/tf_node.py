@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import getpass
+import socket
 from collections.abc import Mapping
 from typing import Any
 
-from sparktf.feed.channel.guest_feed import GuestQueue
+from sparktf.compat.tensorflowonspark.tf_inside import inside_names
+from sparktf.compat.tensorflowonspark.tf_manager import QueuedRows
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.wire.guest import GuestNode
 
 _SCHEMES = ("adl", "file", "hdfs", "oss", "s3", "s3a", "s3n", "swift", "viewfs", "wasb", "webhdfs")
@@ -25,6 +28,7 @@ class TFNodeContext:
         defaultFS: The file system of paths without a scheme.
         working_dir: Where the driver was started.
         mgr: Its feed, for `DataFeed`.
+        tmp_socket: Holds its port, until `release_port`, where `TFCluster.run(release_port=False)` was asked for.
     """
 
     def __init__(
@@ -36,7 +40,7 @@ class TFNodeContext:
         defaultFS: str = "file://",
         working_dir: str = ".",
         mgr: GuestQueue | None = None,
-        tmp_socket: Any = None,
+        tmp_socket: socket.socket | None = None,
     ) -> None:
         self.worker_num = self.executor_id = executor_id
         self.job_name = job_name
@@ -53,6 +57,13 @@ class TFNodeContext:
         """Returns the context of a node."""
         cluster = {job: list(addresses) for job, addresses in node.cluster.items()}
         return cls(node.number, node.job, node.index, cluster, node.default_fs, node.working_dir, queue)
+
+    @classmethod
+    def holding(cls, node: GuestNode, queue: GuestQueue | None) -> TFNodeContext:
+        """Returns the context of a node, with a socket at the node's port."""
+        found = cls.of(node, queue)
+        found.tmp_socket = held_port(int(node.cluster[node.job][node.index].rpartition(":")[2]))
+        return found
 
     @classmethod
     def alone(cls, node: GuestNode, queue: GuestQueue | None) -> TFNodeContext:
@@ -76,7 +87,8 @@ class TFNodeContext:
         return DataFeed(self.mgr, train_mode, qname_in, qname_out, input_mapping)
 
     def release_port(self) -> None:
-        """Does nothing: the node's port is held in a way that lets TensorFlow take it at any time."""
+        """See `release_port`."""
+        release_port(self)
 
     def start_cluster_server(self, num_gpus: int = 1, rdma: bool = False) -> Any:
         """See `start_cluster_server`."""
@@ -92,7 +104,7 @@ class DataFeed:
 
     def __init__(
         self,
-        mgr: GuestQueue | None,
+        mgr: Any,
         train_mode: bool = True,
         qname_in: str = "input",
         qname_out: str = "output",
@@ -101,26 +113,30 @@ class DataFeed:
         """Takes the node's feed, `ctx.mgr`.
 
         Args:
+            mgr: Also a `TFManager`, whose queues a program's own test has filled.
+            qname_in: Of a `TFManager`: its queue of rows; `qname_out` is that of results.
             input_mapping: Column -> tensor: batches are dicts then; rows have the columns in the order of their names.
 
         Raises:
             RuntimeError: Spark feeds this node nothing.
         """
-        del qname_in, qname_out
         if mgr is None:
             raise RuntimeError("Spark feeds this node no rows: it is a server, or input_mode is InputMode.TENSORFLOW")
         self.mgr = mgr
         self.train_mode = train_mode
+        self.qname_in, self.qname_out = qname_in, qname_out
+        is_node = isinstance(mgr, GuestQueue)
+        self._rows = mgr if is_node else QueuedRows(mgr, qname_in, qname_out, train_mode=train_mode)
         self.input_tensors = None if input_mapping is None else [tensor for _, tensor in sorted(input_mapping.items())]
 
     @property
     def done_feeding(self) -> bool:
         """Whether no rows are left."""
-        return self.mgr.is_over
+        return self._rows.is_over
 
     def next_batch(self, batch_size: int) -> Any:
         """Returns the next rows, fewer at the end; waits for them. With an input mapping, tensor -> values."""
-        rows = self.mgr.take(batch_size)
+        rows = self._rows.take(batch_size)
         if self.input_tensors is None:
             return rows
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.input_tensors)
@@ -128,15 +144,15 @@ class DataFeed:
 
     def should_stop(self) -> bool:
         """Whether no rows are left, or none are wanted."""
-        return self.mgr.is_over
+        return self._rows.is_over
 
     def batch_results(self, results: Any) -> None:
         """Gives the results of the last rows to the caller of `TFCluster.inference`, one for each row."""
-        self.mgr.answer(list(results))
+        self._rows.answer(list(results))
 
     def terminate(self) -> None:
         """Wants no more rows: later ones are dropped."""
-        self.mgr.terminate()
+        self._rows.terminate()
 
 
 def hdfs_path(ctx: Any, path: str) -> str:
@@ -172,4 +188,18 @@ def export_saved_model(sess: Any, export_dir: str, tag_set: str, signatures: Any
 
 
 def release_port(ctx: Any) -> None:
-    """See `TFNodeContext.release_port`."""
+    """Closes the socket at the node's port, if there is one: TensorFlow can take the port with it or without."""
+    if ctx.tmp_socket is not None:
+        ctx.tmp_socket.close()
+        ctx.tmp_socket = None
+
+
+def held_port(port: int) -> socket.socket:
+    """Returns a socket at the node's port, which its agent holds too: nobody else gets it, but TensorFlow does."""
+    found = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    found.bind(("", port))
+    return found
+
+
+globals().update(inside_names("TFNode"))

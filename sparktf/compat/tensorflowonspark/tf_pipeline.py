@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
-import argparse
-import copy
+import itertools
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.ml import Estimator, Model
-from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql import types as t
 
+from sparktf.compat.tensorflowonspark import tf_util
 from sparktf.compat.tensorflowonspark.tf_cluster import InputMode, run
+from sparktf.compat.tensorflowonspark.tf_inside import inside_names
+from sparktf.compat.tensorflowonspark.tf_params import (
+    HasBatchSize,
+    HasClusterSize,
+    HasEpochs,
+    HasExportDir,
+    HasGraceSecs,
+    HasInputMapping,
+    HasInputMode,
+    HasMasterNode,
+    HasModelDir,
+    HasNumPS,
+    HasOutputMapping,
+    HasProtocol,
+    HasReaders,
+    HasSignatureDefKey,
+    HasSteps,
+    HasTagSet,
+    HasTensorboard,
+    HasTFRecordDir,
+    Namespace,
+    TFParams,
+    TFTypeConverters,  # noqa: F401 - programs import it from here
+)
 from sparktf.driver.spark.application import file_systems_of
 from sparktf.errors import ConfigError, ModelContractError
 from sparktf.feature import Feature, FeedSpec, Kind
@@ -33,109 +56,15 @@ _known: dict[tuple[str, ...], dict[str, Any]] = {}
 """Signatures, by the key of their model, their names and its tags: asking TensorFlow takes seconds."""
 
 
-def _to_dict(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise TypeError(f"must be a dict, not {type(value).__name__}")
-    return value
-
-
-_INT, _TEXT, _TRUTH = TypeConverters.toInt, TypeConverters.toString, TypeConverters.toBoolean
-_PARAMS: dict[str, tuple[str, str, Any]] = {
-    "batch_size": ("BatchSize", "records of a batch", _INT),
-    "cluster_size": ("ClusterSize", "nodes of the cluster", _INT),
-    "epochs": ("Epochs", "passes over the rows", _INT),
-    "grace_secs": ("GraceSecs", "seconds that nodes may still run after all rows are fed", _INT),
-    "input_mapping": ("InputMapping", "input column -> input tensor", _to_dict),
-    "input_mode": ("InputMode", "who reads the data: 1, Spark", _INT),
-    "master_node": ("MasterNode", "name of the node that is chief", _TEXT),
-    "model_dir": ("ModelDir", "where the function keeps its checkpoints", _TEXT),
-    "num_ps": ("NumPS", "parameter servers", _INT),
-    "driver_ps_nodes": ("DriverPSNodes", "parameter servers run beside the driver", _TRUTH),
-    "output_mapping": ("OutputMapping", "output tensor -> output column", _to_dict),
-    "protocol": ("Protocol", "without effect: TensorFlow's gRPC", _TEXT),
-    "readers": ("Readers", "for the function", _INT),
-    "steps": ("Steps", "for the function", _INT),
-    "tensorboard": ("Tensorboard", "start TensorBoard", _TRUTH),
-    "tfrecord_dir": ("TFRecordDir", "for the function", _TEXT),
-    "export_dir": ("ExportDir", "where the function exports a SavedModel", _TEXT),
-    "signature_def_key": ("SignatureDefKey", "which signature of the SavedModel scores", _TEXT),
-    "tag_set": ("TagSet", "tags of the SavedModel's graph, separated by commas", _TEXT),
-}
-"""TensorFlowOnSpark's Params: name after `set` and `get`, description, and converter."""
-
-
-def _with_params(*names: str) -> Any:
-    """Returns a decorator that gives a class Params, with their setters and getters."""
-
-    def give(cls: Any) -> Any:
-        for name in names:
-            suffix, what, convert = _PARAMS[name]
-            setattr(cls, name, Param(Params._dummy(), name, what, convert))
-            setattr(cls, f"set{suffix}", _setter(name))
-            setattr(cls, f"get{suffix}", _getter(name))
-        return cls
-
-    return give
-
-
-def _setter(name: str) -> Any:
-    def set_param(self: Any, value: Any) -> Any:
-        if name == "input_mode" and value != InputMode.SPARK:
-            raise ConfigError("input_mode must be InputMode.SPARK, since Spark feeds a DataFrame")
-        return self._set(**{name: value})
-
-    return set_param
-
-
-def _getter(name: str) -> Any:
-    return lambda self: self.getOrDefault(name)
-
-
-class Namespace:
-    """Arguments by name, or as a command line has them."""
-
-    argv: list[str] | None = None
-
-    def __init__(self, given: Any) -> None:
-        if isinstance(given, list):
-            self.argv = given
-        elif isinstance(given, Mapping):
-            vars(self).update(given)
-        elif isinstance(given, (argparse.Namespace, Namespace)):
-            vars(self).update(vars(given))
-        else:
-            raise ConfigError(f"arguments must be a dict, a list or a Namespace, not {type(given).__name__}")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.argv or list(vars(self)))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Namespace) and vars(self) == vars(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Namespace({', '.join(f'{key}={value!r}' for key, value in sorted(vars(self).items()))})"
-
-
-class TFParams(Params):
-    """A stage that hands arguments and Params to functions together."""
-
-    args: Namespace
-
-    def merge_args_params(self) -> Namespace:
-        """Returns the arguments, with the Params among them."""
-        merged = copy.copy(self.args)
-        vars(merged).update({param.name: self.getOrDefault(param) for param in self.params})
-        return merged
-
-
-@_with_params(
-    "input_mapping", "cluster_size", "num_ps", "driver_ps_nodes", "input_mode", "master_node", "protocol", "grace_secs",
-    "tensorboard", "model_dir", "export_dir", "tfrecord_dir", "batch_size", "epochs", "readers", "steps",
-)  # fmt: skip
-class TFEstimator(Estimator["TFModel"], TFParams):
+class TFEstimator(
+    Estimator["TFModel"], TFParams, HasInputMapping, HasClusterSize, HasNumPS, HasInputMode, HasMasterNode, HasProtocol,
+    HasGraceSecs, HasTensorboard, HasModelDir, HasExportDir, HasTFRecordDir, HasBatchSize, HasEpochs, HasReaders,
+    HasSteps,
+):  # fmt: skip
     """Trains by a function on each node, fed with the columns of a DataFrame."""
+
+    train_fn: Any = None
+    export_fn: Any = None
 
     def __init__(self, train_fn: Any, tf_args: Any, export_fn: Any = None) -> None:
         """Takes the function and its arguments.
@@ -173,10 +102,10 @@ class TFEstimator(Estimator["TFModel"], TFParams):
         return self._copyValues(TFModel(self.args))
 
 
-@_with_params(
-    "input_mapping", "output_mapping", "batch_size", "model_dir", "export_dir", "signature_def_key", "tag_set"
-)
-class TFModel(Model, TFParams):
+class TFModel(
+    Model, TFParams, HasInputMapping, HasOutputMapping, HasBatchSize, HasModelDir, HasExportDir, HasSignatureDefKey,
+    HasTagSet,
+):  # fmt: skip
     """Scores with any SavedModel, in a process of its own on each executor."""
 
     def __init__(self, tf_args: Any) -> None:
@@ -288,6 +217,22 @@ def _feature(dataset: DataFrame, column: str, name: str, dtype: str, shape: list
 
 
 def single_node_env(args: Any) -> None:
-    """Replaces a function's arguments by those of the command line, if they are a list."""
-    if isinstance(args, list):
-        sys.argv = args
+    """Replaces the command line by a function's arguments, if they have one, and chooses the processors as there.
+
+    Args:
+        args: A list, or a Namespace; its `num_gpus` is the number of graphics processors.
+    """
+    arguments = args if isinstance(args, list) else getattr(args, "argv", None)
+    if arguments:
+        sys.argv = arguments
+    tf_util.single_node_env(getattr(args, "num_gpus", 1))
+
+
+def yield_batch(iterable: Iterable[Any], batch_size: int, num_tensors: int = 1) -> Iterator[list[list[Any]]]:
+    """Yields the rows of a partition in batches, each as a list of its values for each column."""
+    left = iter(iterable)
+    while batch := list(itertools.islice(left, batch_size)):
+        yield [[row[i] for row in batch] for i in range(num_tensors)]
+
+
+globals().update(inside_names("pipeline"))

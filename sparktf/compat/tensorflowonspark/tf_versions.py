@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import traceback
 from typing import Any
+
+_OLDER = (
+    "If this program was written for Keras 2, it runs by tf_keras as it is: install tf_keras, and set "
+    "TF_USE_LEGACY_KERAS=1 in the driver's environment and in that of executors "
+    "(spark.executorEnv.TF_USE_LEGACY_KERAS=1)"
+)
 
 
 def export_saved_model(model: Any, export_dir: str, is_chief: bool = False) -> None:
@@ -27,3 +34,10 @@ def disable_auto_shard(options: Any) -> None:
 def is_gpu_available() -> bool:
     """Whether TensorFlow sees a graphics processor."""
     return bool(importlib.import_module("tensorflow").config.list_physical_devices("GPU"))
+
+
+def note_keras(error: BaseException) -> None:
+    """Adds to an error that came through Keras 3 how a program of Keras 2 runs: most of TensorFlowOnSpark's are."""
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    if any(module.partition(".")[0] == "keras" for module in modules):
+        error.add_note(_OLDER)

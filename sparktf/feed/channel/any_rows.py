@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from sparktf.feed.channel import spark_values  # noqa: F401 - adds Spark's types to those that are encoded
-from sparktf.feed.channel.any_values import UnfitValueError, marked_type, pack
+from sparktf.feed.channel.any_values import UnfitValueError, marked_type, pack_value
 from sparktf.feed.channel.value_columns import from_column, to_column
 
 _KIND = b"sparktf.rows"
@@ -59,7 +59,7 @@ def _unfit(rows: Sequence[Any]) -> UnfitRowsError:
     """Finds the first row that cannot be encoded; only here rows are looked at one by one."""
     for place, row in enumerate(rows):
         try:
-            pack(row)
+            pack_value(row)
         except UnfitValueError as error:
             return UnfitRowsError(place, str(error))
     raise AssertionError("each row can be encoded")

@@ -66,7 +66,7 @@ class _Mark:
         self.code = code
 
 
-def pack(value: Any) -> bytes:
+def pack_value(value: Any) -> bytes:
     """Encodes a value.
 
     Raises:
@@ -83,11 +83,11 @@ def pack(value: Any) -> bytes:
         raise UnfitValueError(f"it contains itself, is nested too deep, or is too large: {error}") from None
 
 
-def unpack(content: bytes | memoryview) -> Any:
+def unpack_value(content: bytes | memoryview) -> Any:
     """Returns the value that was encoded.
 
     Raises:
-        ValueError, TypeError, KeyError: the content is not of `pack`.
+        ValueError, TypeError, KeyError: the content is not of `pack_value`.
     """
     return msgpack.unpackb(content, list_hook=_made, ext_hook=_mark, strict_map_key=False, unicode_errors=_ANY_TEXT)
 

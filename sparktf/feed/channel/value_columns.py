@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sparktf.feed.channel.any_values import MarkedType, dtype_name, marked_type, pack, reader_of, unpack
+from sparktf.feed.channel.any_values import MarkedType, dtype_name, marked_type, pack_value, reader_of, unpack_value
 
 ColumnCode = Any
 CodedColumn = tuple[pa.Array, ColumnCode]
@@ -47,7 +47,7 @@ def to_column(values: Sequence[Any], depth: int = 0) -> CodedColumn:
     """
     found = _alike(values, depth)
     if found is None:
-        return pa.array([pack(value) for value in values], pa.large_binary()), "object"
+        return pa.array([pack_value(value) for value in values], pa.large_binary()), "object"
     return found
 
 
@@ -147,7 +147,7 @@ def _byte_arrays(column: pa.Array) -> list[Any]:
 
 
 def _objects(column: pa.Array) -> list[Any]:
-    return [unpack(value.as_buffer()) for value in column]
+    return [unpack_value(value.as_buffer()) for value in column]
 
 
 # ---- lists, tuples, dicts ----

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from datetime import date
@@ -49,6 +50,7 @@ def noted(args: dict[str, str], ctx: Any) -> None:
     told = {"job": ctx.job_name, "index": ctx.task_index, "workers": ctx.num_workers, "pid": os.getpid(), "rows": rows}
     told |= {"config": json.loads(os.environ.get("TF_CONFIG", "null")), "path": ctx.absolute_path("x")}
     Path(args["folder"], f"{ctx.executor_id}.json").write_text(json.dumps(told))
+    sys.exit()  # as scripts do
 
 
 def feeding(spark: SparkSession, folder: str) -> DataFrame:
@@ -150,10 +152,6 @@ def synchronous(spark: SparkSession, folder: str) -> DataFrame:
 
 def squared(args: list[str], ctx: Any) -> None:
     """Answers with squares, and to a row of a DataFrame with itself; the last argument is the program's own."""
-    import sys
-
-    from pyspark.sql import Row
-
     assert sys.argv == args
     feed = ctx.get_data_feed(train_mode=False)
     while not feed.should_stop():
@@ -171,11 +169,9 @@ def inference(spark: SparkSession) -> DataFrame:
     nested = [
         Row(id=i, of=Row(features=Vectors.dense([3.0, 4.0 * (i % 2)]), day=date(2020, 1, 1 + i))) for i in range(9)
     ]
-    df = spark.createDataFrame(nested).repartition(3)
-    answered = cluster.inference(df.rdd).sortByKey().collect()
-    assert [repr(row) for _, row in answered] == [
-        repr(Row(**row.asDict(), norm=5.0 if row["id"] % 2 else 3.0)) for row in nested
-    ], answered
+    answered = cluster.inference(spark.createDataFrame(nested).repartition(3).rdd).collect()
+    expected = [Row(**row.asDict(), norm=5.0 if row["id"] % 2 else 3.0) for row in nested]
+    assert [repr(row) for _, row in sorted(answered)] == [repr(row) for row in expected], answered
     refused = ""
     try:
         cluster.inference(uneven(spark), qname="more")
@@ -187,7 +183,7 @@ def inference(spark: SparkSession) -> DataFrame:
 
 
 def served(args: dict[str, Any], ctx: Any) -> None:
-    """Trains over a parameter server: the chief has the worker make updates."""
+    """Trains over a parameter server, as TensorFlow's tutorial does: the chief has the worker make updates."""
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -195,13 +191,7 @@ def served(args: dict[str, Any], ctx: Any) -> None:
         server = tf.distribute.Server(
             resolver.cluster_spec(), job_name=ctx.job_name, task_index=ctx.task_index, protocol="grpc", start=True
         )
-        if ctx.job_name == "ps":
-            server.join()
-        import time
-
-        while not Path(args["folder"], "done").exists():
-            time.sleep(0.1)
-        return
+        server.join()
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
@@ -216,11 +206,10 @@ def served(args: dict[str, Any], ctx: Any) -> None:
         coordinator.schedule(update)
     coordinator.join()
     Path(args["folder"], "total").write_text(str(float(total.numpy())))
-    Path(args["folder"], "done").touch()
 
 
 def servers(spark: SparkSession, folder: str) -> DataFrame:
-    """Trains over a parameter server, which nobody waits for."""
+    """Trains over a parameter server and a worker that never leave `join()`: nobody waits for them."""
     cluster = TFCluster.run(
         spark.sparkContext,
         served,
@@ -232,6 +221,51 @@ def servers(spark: SparkSession, folder: str) -> DataFrame:
     )
     cluster.shutdown()
     return spark.createDataFrame([(json.dumps(cluster.cluster_info),)], "told string")
+
+
+def leaving(args: dict[str, str], ctx: Any) -> None:
+    """Answers full batches, and leaves as it is told to where rows are left over."""
+    feed = ctx.get_data_feed(train_mode=False)
+    while not feed.should_stop():
+        batch = feed.next_batch(10)
+        if len(batch) == 10:
+            feed.batch_results([row[0] for row in batch])
+        elif batch and args["how"] == "exits":
+            os._exit(3)
+    if args["how"] == "stays":
+        time.sleep(1e6)
+
+
+def said_of(call: Callable[[], Any]) -> str:
+    """Returns what is said where a call raises; "" where it does not."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - also Spark's
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def ends(spark: SparkSession) -> DataFrame:
+    """Returns what is said, and where, of functions that leave a result out, their process, or nobody in peace."""
+    context, said = spark.sparkContext, []
+    rows = context.parallelize([(i,) for i in range(25)], 1)
+    refused = said_of(lambda: TFCluster.run(context, leaving, {}, 7, 0, input_mode=SPARK))
+    said.append(("run", "refused", refused))
+    for how in ("leaves out", "exits", "stays"):
+        cluster = TFCluster.run(context, leaving, {"how": how}, 2, 0, input_mode=SPARK)
+        found = cluster.inference(rows if how != "stays" else context.parallelize([(i,) for i in range(20)], 1))
+        calls: dict[str, Callable[[], Any]] = {
+            "collect": found.collect,
+            "shutdown": lambda cluster=cluster, how=how: cluster.shutdown(  # type: ignore[misc]
+                timeout=1 if how == "stays" else 60
+            ),
+            "again": cluster.shutdown,
+            "train": lambda cluster=cluster: cluster.train(rows),  # type: ignore[misc]
+            "inference": lambda cluster=cluster: cluster.inference(rows),  # type: ignore[misc]
+            "late": found.collect,
+        }
+        said += [(how, name, said_of(call)) for name, call in calls.items()]
+    return spark.createDataFrame(said, "how string, call string, said string")
 
 
 def failing(args: dict[str, str], ctx: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from tensorflowonspark import TFParallel
 
 
 def main_fun(args: Any, ctx: Any) -> None:
-    """Writes down what it knows."""
+    """Writes down what it knows, and says who it is."""
+    print(f"printed by node {ctx.worker_num}")
+    logging.info("logged by node %d", ctx.worker_num)
     told = {
         "number": [ctx.executor_id, ctx.worker_num, ctx.num_workers],
         "distributed": "TF_CONFIG" in os.environ,
