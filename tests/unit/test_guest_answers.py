@@ -151,8 +151,11 @@ def test_results_come_while_rows_still_come_and_few_rows_are_under_way(tmp_path:
     node.end()
 
 
-def test_results_that_nobody_reads_hold_the_function_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_queue, "MOST_ANSWERS", 1000)
+@pytest.mark.parametrize(("bound", "most_unsent"), [("MOST_ANSWERS", 1000), ("MOST_ANSWERS_NBYTES", 1000 * len(ROW))])
+def test_results_that_nobody_reads_hold_the_function_up(
+    bound: str, most_unsent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guest_queue, bound, most_unsent)
     most, taken = [0], list[int]()
 
     def large(feed: DataFeed) -> None:

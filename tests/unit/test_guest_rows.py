@@ -295,6 +295,7 @@ def test_a_row_that_cannot_be_encoded_is_told_with_the_place_within_it(row: Any,
 def test_what_contains_itself_is_refused() -> None:
     row: list[Any] = [1]
     row.append(row)
+    assert estimated_nbytes(row) < 1000
     with pytest.raises(UnfitRowsError, match="contains itself") as told:
         rows_to_batch([[1, 2], row])
     assert told.value.place == 1
@@ -314,6 +315,7 @@ def test_bytes_that_nobody_has_encoded_are_refused() -> None:
         (Row(a=np.zeros((10, 10)), b=b"x" * 100), 900),
         ({"a": list(range(10_000))}, 80_000),
         (Vectors.dense(range(1000)), 8000),
+        (Row(nbytes="text"), 20),
     ],
     ids=lambda row: repr(row)[:40],
 )

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from sparktf.feed.channel import spark_values  # noqa: F401 - adds Spark's types to those that are encoded
@@ -18,6 +19,7 @@ from sparktf.feed.channel.value_columns import from_column, to_column
 _KIND = b"sparktf.rows"
 _SAMPLED, _SAMPLED_WITHIN = 64, 8
 """About how many items of a row, and of a list within it, stand for all when its size is estimated."""
+_DEEPEST_LOOK = 5
 _ALIKE_ROWS = 64
 """Number of rows whose sizes are estimated by that of one of them."""
 MOST_BATCH_NBYTES = 16 << 20
@@ -89,16 +91,17 @@ def estimated_nbytes(value: Any, depth: int = 0) -> int:
     kind = type(value)
     if kind in (str, bytes, bytearray):
         return 8 + len(value)
-    if hasattr(value, "nbytes"):  # NumPy's
-        return 8 + int(value.nbytes)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return 8 + value.nbytes
+    if depth > _DEEPEST_LOOK:
+        return 8
     if kind is dict:
         return estimated_nbytes(list(value), depth) + estimated_nbytes(list(value.values()), depth)
     if kind is not list:
         marked = marked_type(kind)
-        if marked is None:
-            return 8
-        value = marked.parts(value)
-    most = _SAMPLED_WITHIN if depth else _SAMPLED
-    step = max(1, len(value) // most)
-    looked_at = value[::step]
-    return 8 + step * sum(estimated_nbytes(item, depth + 1) for item in looked_at)
+        try:
+            value = () if marked is None else marked.parts(value)
+        except UnfitValueError:  # told when it is encoded
+            value = ()
+    step = max(1, len(value) // (_SAMPLED_WITHIN if depth else _SAMPLED))
+    return 8 + step * sum(estimated_nbytes(item, depth + 1) for item in value[::step])

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from sparktf.clock import Clock, ListeningClock, SystemClock
 from sparktf.errors import ModelError, SparkTFError
-from sparktf.feed.channel.any_rows import batch_to_rows
+from sparktf.feed.channel.any_rows import batch_to_rows, estimated_nbytes
 from sparktf.told import count_in_words
 
-MOST_ANSWERS = 64 * 1024
-"""Upper bound of unsent results: beyond it the function waits."""
+MOST_ANSWERS, MOST_ANSWERS_NBYTES = 64 * 1024, 64 << 20
+"""Upper bounds of unsent results: beyond them the function waits."""
 _LOOK_S = 0.5
 _ONE_EACH = "batch_results() needs one result for each row of each batch, also of the shorter one at a partition's end"
 
@@ -35,7 +35,8 @@ class BroughtRows:
     owed: int = 0
     given: int = 0  # Number of results so far
     has_ended: bool = False  # Whether no more rows come
-    answers: list[Any] = field(default_factory=list)  # Results to be sent
+    answers: list[Any] = field(default_factory=list)  # Results to be sent, and about how many bytes they have
+    answers_nbytes: int = 0
     is_gone: bool = False  # Whether the caller has gone: further results are dropped
     since_s: float = 0.0  # When it began to wait for the function, if it does
 
@@ -43,6 +44,11 @@ class BroughtRows:
     def is_answered(self) -> bool:
         """Whether all results are given."""
         return self.has_ended and not self.left and not self.owed
+
+    @property
+    def has_many(self) -> bool:
+        """Whether the function is to wait until its results are sent."""
+        return len(self.answers) >= MOST_ANSWERS or self.answers_nbytes >= MOST_ANSWERS_NBYTES
 
     @property
     def is_short(self) -> bool:
@@ -213,13 +219,15 @@ class GuestQueue:
                 stream = next((stream for stream in self._answering if stream.owed), None)
                 if stream is None:
                     raise ValueError(f"there are {len(left)} more results than rows")
-                while len(stream.answers) >= MOST_ANSWERS and not self._may_hoard(stream):
+                while stream.has_many and not self._may_hoard(stream):
                     with self._waits_for_others():
                         self._clock.wait(self._changed, _LOOK_S)
                 part = left[: stream.owed]
                 stream.owed -= len(part)
                 stream.given += len(part)
-                stream.answers += [] if stream.is_gone else part
+                if not stream.is_gone:
+                    stream.answers += part
+                    stream.answers_nbytes += estimated_nbytes(part)
                 left = left[len(part) :]
                 self._moved_s = self._clock.now_s()
                 self._changed.notify_all()
@@ -332,7 +340,7 @@ class GuestQueue:
         with self._changed:
             while not stream.answers and not (stream.is_answered or stream.is_gone or self._terminated):
                 self._wait(stream)
-            found, stream.answers = stream.answers, []
+            found, stream.answers, stream.answers_nbytes = stream.answers, [], 0
             self._changed.notify_all()
             return found
 
