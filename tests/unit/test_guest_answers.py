@@ -37,7 +37,7 @@ class Node:
     """A node whose function answers rows, and its driver.
 
     Attributes:
-        error: What its function has failed with.
+        error: What its function has failed with, once `failed` is set.
         cause: What the driver says that has ended the nodes.
     """
 
@@ -46,6 +46,7 @@ class Node:
         self.queue.function = f"{function.__name__} on worker 0"
         self.queue.failed = self._fail
         self.error: SparkTFError | None = None
+        self.failed = threading.Event()
         self.cause: ErrorRecord | None = None
         deal = Handler(DealRequest, lambda request: Deal(first=0, cause=self.cause))
         self.driver = LocalControlServer(str(folder), SECRET, {Action.DEAL: deal})
@@ -66,6 +67,7 @@ class Node:
 
     def _fail(self, error: SparkTFError) -> None:
         self.error = error
+        self.failed.set()
 
     def answers(self, rows: Iterator[Any], split: int = 0) -> Iterator[Any]:
         return answer_guests(split, rows, self.settings)
@@ -216,13 +218,32 @@ def test_a_function_that_takes_nothing_is_late_for_whoever_feeds_it(*, wants_ans
 
     node = Node(tmp_path, idle, timeout_s=0.2)
     done = "given 0 results for the (first )?2 rows" if wants_answers else "taken 0 of the 2 rows"
-    said = f"^idle on worker 0 has {done} of partition 5, and has neither taken rows nor given results within 0.2 s"
+    none = "has neither taken rows nor given results" if wants_answers else "none"
+    said = f"^idle on worker 0 has {done} of partition 5, and {none} within 0.2 s"
     rows = [(1, ""), (2, "")]
     with pytest.raises(ModelError, match=said):
         list(node.answers(iter(rows), 5)) if wants_answers else feed_guests(5, rows, node.settings)
     over.set()
     node.end()
     assert str(node.error).startswith("idle on worker 0 has")
+
+
+def test_a_function_that_has_all_rows_and_does_not_come_to_their_end_is_late(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def stays(feed: DataFeed) -> None:
+        feed.batch_results([row[0] for row in feed.next_batch(2)])
+        over.wait(WITHIN_S)
+
+    node = Node(tmp_path, stays)
+    assert list(node.answers(iter([(1, ""), (2, "")]))) == [1, 2]
+    node.queue.end(0.2)
+    assert node.failed.wait(WITHIN_S)
+    assert str(node.error).startswith(
+        "stays on worker 0 has not asked for more rows within 0.2 s (feed_timeout) of their"
+    )
+    over.set()
+    node.end()
 
 
 def test_of_a_node_that_does_not_answer_the_driver_knows_what_became(tmp_path: Path) -> None:

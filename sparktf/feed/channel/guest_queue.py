@@ -22,6 +22,8 @@ MOST_ANSWERS = 64 * 1024
 _LOOK_S = 0.5
 _ONE_EACH = "batch_results() needs one result for each row of each batch, also of the shorter one at a partition's end"
 
+_END = "a function takes rows until should_stop(), or calls terminate(), or returns"
+
 
 @dataclass(slots=True)
 class BroughtRows:
@@ -120,7 +122,8 @@ class GuestQueue:
         self._hands = Hands()
         self._held_up = 0  # Threads of the function that wait for others: for rows, or for room
         self._moved_s = self._clock.now_s()
-        self._ended = self._terminated = False
+        self._ended = self._terminated = self._was_fed = False
+        self._ended_s = 0.0
         self._failure: ModelError | None = None
         self.is_over = False
         self.function = "the function"
@@ -270,6 +273,7 @@ class GuestQueue:
         nbytes = 0 if batch is None else batch.nbytes
         with self._changed:
             stream.rows += 0 if batch is None else batch.num_rows
+            self._was_fed = True
             while self._nbytes and self._nbytes + nbytes > self._most_nbytes and not self._terminated:
                 self._wait(stream)
             if self._terminated:
@@ -342,19 +346,35 @@ class GuestQueue:
             stream.is_gone, stream.answers = True, []
             self._changed.notify_all()
 
-    def end(self) -> None:
-        """Marks the end of all rows."""
+    def end(self, limit_s: float = math.inf) -> None:
+        """Marks the end of all rows; a function to which any were brought comes to it in time, or is late."""
         with self._changed:
             self._ended = True
+            self._ended_s = self._clock.now_s()
             self._changed.notify_all()
+        if limit_s < math.inf:
+            self._clock.every("end", 2 * _LOOK_S, lambda: self._awaits_end(limit_s))
+
+    def _awaits_end(self, limit_s: float) -> bool:
+        """Whether the function has yet to come to the end of its rows; one that is late has failed."""
+        with self._changed:
+            if not self._was_fed or self.is_over or self._terminated or self._failure is not None:
+                return False
+            if self._held_up or self._clock.now_s() - max(self._moved_s, self._ended_s) <= limit_s:
+                return True
+            error = self._fail(f"has not asked for more rows within {limit_s:g} s (feed_timeout) of their end: {_END}")
+        self.failed(error)
+        return False
 
     def _wait(self, stream: BroughtRows) -> None:
         """Waits for the function, as long as it may take. The lock is held."""
         self._check()
         if not self._held_up and stream.due_in_s(self._moved_s, self._clock.now_s()) <= 0:
             limit, done = f"within {stream.limit_s:g} s (feed_timeout)", stream.in_words
-            verb = "has given" if stream.wants_answers else "has taken"
-            error = self._fail(f"{verb} {done}, and has neither taken rows nor given results {limit}")
+            if stream.wants_answers:
+                error = self._fail(f"has given {done}, and has neither taken rows nor given results {limit}")
+            else:
+                error = self._fail(f"has taken {done}, and none {limit}")
             self._clock.beside("late", lambda: self.failed(error))
             raise error
         self._clock.wait(self._changed, _LOOK_S)
