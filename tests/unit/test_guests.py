@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pretend import PretendClock
 from pyspark.sql import Row
 
 from sparktf.compat.guest_settings import check_guest_slots, guest_timeouts
@@ -186,6 +187,18 @@ def test_a_failure_of_the_function_is_raised_by_whatever_it_does_next() -> None:
     for call in (lambda: queue.take(5), lambda: queue.answer([1]), queue.returned):
         with pytest.raises(ModelError, match=r"^main on worker 0 has given 0 results for the 3 rows of a partition"):
             call()
+
+
+def test_rows_that_are_left_by_a_feeder_that_died_hold_nobody_up_for_ever() -> None:
+    clock = PretendClock()
+    queue, batch = GuestQueue(1, clock), rows_to_batch([1, 2])
+    queue.put(batch, BroughtRows())
+    late = list[Exception]()
+    queue.failed = late.append
+    with pytest.raises(ModelError, match=r"^the function has taken 0 of the first 2 rows of partition 3, and none"):
+        queue.put(batch, BroughtRows(partition=3, limit_s=60.0))
+    assert 60 <= clock.now_s() < 62
+    assert len(late) == 1
 
 
 def test_a_mapping_makes_tensors_of_the_columns() -> None:

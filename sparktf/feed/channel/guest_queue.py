@@ -35,10 +35,12 @@ class BroughtRows:
     rows: int = 0  # Number of rows so far
     left: int = 0  # Number of rows that are not taken yet; `owed` counts taken rows without a result
     owed: int = 0
+    taken: int = 0
     given: int = 0  # Number of results so far
     has_ended: bool = False  # Whether no more rows come
     answers: list[Any] = field(default_factory=list)  # Results to be sent
     is_gone: bool = False  # Whether the caller has gone: further results are dropped
+    lacks_room: bool = False  # Whether its next rows wait until others are taken
     since_s: float = 0.0  # When it began to wait for the function, if it does
 
     @property
@@ -54,7 +56,7 @@ class BroughtRows:
     @property
     def waits(self) -> bool:
         """Whether it is the function's turn: to take rows, or to give results."""
-        return bool(self.left or self.owed)
+        return bool(self.left or self.owed or self.lacks_room)
 
     def due_in_s(self, moved_s: float, now_s: float) -> float:
         """Returns the seconds that the function has left; `moved_s`: when it last took rows or gave results."""
@@ -67,7 +69,7 @@ class BroughtRows:
         rows = f"the {'' if self.has_ended else 'first '}{count_in_words(self.rows, 'row')} of {place}"
         if self.wants_answers:
             return f"{count_in_words(self.given, 'result')} for {rows}"
-        return f"{self.rows - self.left:,} of {rows}"
+        return f"{self.taken:,} of {rows}"
 
 
 @dataclass(slots=True)
@@ -197,6 +199,7 @@ class GuestQueue:
             self._moved_s = self._clock.now_s()
             if self._stream is not None:
                 self._stream.left -= count
+                self._stream.taken += count
                 self._stream.owed += count if self._stream.wants_answers else 0
                 if not self._stream.left:
                     self._changed.notify_all()
@@ -274,13 +277,15 @@ class GuestQueue:
         with self._changed:
             stream.rows += 0 if batch is None else batch.num_rows
             self._was_fed = True
+            if not stream.waits:
+                stream.since_s = self._clock.now_s()
             while self._nbytes and self._nbytes + nbytes > self._most_nbytes and not self._terminated:
+                stream.lacks_room = True
                 self._wait(stream)
+            stream.lacks_room = False
             if self._terminated:
                 return
             if batch is not None:
-                if not stream.waits:
-                    stream.since_s = self._clock.now_s()
                 stream.left += batch.num_rows
                 self._nbytes += nbytes
             self._waiting.append((batch, stream))
