@@ -76,6 +76,7 @@ class Guests(FunctionGang):
             ConfigError: a setting of Spark's for the nodes is wrong, or the function cannot be sent.
         """
         self._spark = spark
+        self._called = main.__name__
         self._template = {number: (job, i) for job, nodes in template.items() for i, number in enumerate(nodes)}
         self._fed = fed
         self._reserve_s = reserve_s
@@ -191,6 +192,7 @@ class Guests(FunctionGang):
             driver_lost_s=self._timeouts.driver_lost,
             feed_timeout_s=timeout_s,
             cause_s=self.roster.rhythm.silence_s + _CAUSE_S,
+            function=self._called,
         )
 
     def _run(self, job: Callable[[], Any]) -> None:

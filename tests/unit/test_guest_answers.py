@@ -7,10 +7,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import Row
 
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed
 from sparktf.driver.gang.control_server import LocalControlServer
@@ -53,7 +58,13 @@ class Node:
         server = GuestServer("127.0.0.1", None, folder, SECRET, None, self.queue)
         place = GuestPlace(number=0, host="h", jvm="j", data=server.address)
         self.settings = GuestFeedSettings(
-            self.driver.access(), (place,), False, driver_lost_s=1.0, feed_timeout_s=timeout_s, cause_s=WITHIN_S
+            self.driver.access(),
+            (place,),
+            False,
+            driver_lost_s=1.0,
+            feed_timeout_s=timeout_s,
+            cause_s=WITHIN_S,
+            function=function.__name__,
         )
         self._thread = threading.Thread(target=self._run, args=(function,), daemon=True)
         self._thread.start()
@@ -82,6 +93,47 @@ def echo(feed: DataFeed) -> None:
     """Answers each row with its number."""
     while not feed.should_stop():
         feed.batch_results([row[0] for row in feed.next_batch(100)])
+
+
+ANY_ROWS: list[Any] = [
+    Row(age=1, of=Row(name="a")),
+    (1, (Vectors.dense([1, 2]), {3, 4})),
+    {"a": {"b": [1, 2.5, (None, True)]}},
+    ["a", "b", b"c", bytearray(b"d"), Decimal("1.50"), date(2020, 1, 1), 2**70, np.float32(1.5)],
+    [],
+]
+
+
+def test_any_rows_and_any_results_come_as_they_were(tmp_path: Path) -> None:
+    taken: list[Any] = []
+
+    def same(feed: DataFeed) -> None:
+        while not feed.should_stop():
+            rows = feed.next_batch(2)
+            taken.extend(rows)
+            feed.batch_results(rows)
+
+    node = Node(tmp_path, same)
+    answered = list(node.answers(iter(ANY_ROWS * 3)))
+    for rows in (taken, answered):
+        assert rows == ANY_ROWS * 3
+        assert [repr(row) for row in rows] == [repr(row) for row in ANY_ROWS * 3]
+    assert answered[0]["of"]["name"] == "a"
+    node.end()
+
+
+def test_a_result_that_cannot_be_sent_back_fails_the_function_by_name_partition_and_row(tmp_path: Path) -> None:
+    def odd(feed: DataFeed) -> None:
+        while not feed.should_stop():
+            feed.batch_results([{"at": open} if row[0] == 2500 else row for row in feed.next_batch(100)])
+
+    node = Node(tmp_path, odd)
+    row = "odd on worker 0 has given a result for row 2500 of partition 3 that cannot be sent back"
+    said = rf"^{row}: a value of type \S+ at \['at'\]"
+    with pytest.raises(ModelError, match=said):
+        list(node.answers(((i, "") for i in range(5000)), split=3))
+    node.end()
+    assert str(node.error).startswith(row)
 
 
 def counted(rows: Iterator[Any], most: list[int], answered: list[Any]) -> Iterator[Any]:
@@ -155,7 +207,7 @@ def test_whoever_has_enough_results_leaves_and_the_next_partition_has_its_own(tm
 def test_rows_that_cannot_be_sent_are_the_cause_and_the_next_partition_has_its_own(tmp_path: Path) -> None:
     node = Node(tmp_path, echo)
     rows = itertools.chain(((i, "") for i in range(5000)), [(1, object())])
-    with pytest.raises(BadValueError, match="partition 3 of the RDD"):
+    with pytest.raises(BadValueError, match=r"^row 5000 of partition 3 of the RDD, which echo gets: a value of type "):
         list(node.answers(rows, split=3))
     assert list(node.answers(iter([(7, "")]))) == [7]
     node.end()

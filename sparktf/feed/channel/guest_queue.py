@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ import pyarrow as pa
 from sparktf.clock import Clock, ListeningClock, SystemClock
 from sparktf.errors import ModelError, SparkTFError
 from sparktf.feed.channel.any_rows import batch_to_rows
-from sparktf.told import count_in_words
+from sparktf.feed.channel.brought_rows import BroughtRows, Hands
 
 MOST_ANSWERS = 64 * 1024
 """Upper bound of unsent results: beyond it the function waits."""
@@ -23,72 +22,6 @@ _LOOK_S = 0.5
 _ONE_EACH = "batch_results() needs one result for each row of each batch, also of the shorter one at a partition's end"
 
 _END = "a function takes rows until should_stop(), or calls terminate(), or returns"
-
-
-@dataclass(slots=True)
-class BroughtRows:
-    """Rows that one call brings."""
-
-    wants_answers: bool = False  # Whether each row has a result, which is sent back
-    partition: int | None = None  # Of the RDD; None if unknown
-    limit_s: float = math.inf  # `feed_timeout`: for the function to take rows, or give results
-    rows: int = 0  # Number of rows so far
-    left: int = 0  # Number of rows that are not taken yet; `owed` counts taken rows without a result
-    owed: int = 0
-    taken: int = 0
-    given: int = 0  # Number of results so far
-    has_ended: bool = False  # Whether no more rows come
-    answers: list[Any] = field(default_factory=list)  # Results to be sent
-    is_gone: bool = False  # Whether the caller has gone: further results are dropped
-    lacks_room: bool = False  # Whether its next rows wait until others are taken
-    since_s: float = 0.0  # When it began to wait for the function, if it does
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether all results are given."""
-        return self.has_ended and not self.left and not self.owed
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the caller lacks results of rows that have come."""
-        return self.wants_answers and not self.is_gone and self.given < self.rows
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is the function's turn: to take rows, or to give results."""
-        return bool(self.left or self.owed or self.lacks_room)
-
-    def due_in_s(self, moved_s: float, now_s: float) -> float:
-        """Returns the seconds that the function has left; `moved_s`: when it last took rows or gave results."""
-        return self.limit_s - (now_s - max(moved_s, self.since_s)) if self.waits else math.inf
-
-    @property
-    def in_words(self) -> str:
-        """The rows and results, for people."""
-        place = "a partition" if self.partition is None else f"partition {self.partition}"
-        rows = f"the {'' if self.has_ended else 'first '}{count_in_words(self.rows, 'row')} of {place}"
-        if self.wants_answers:
-            return f"{count_in_words(self.given, 'result')} for {rows}"
-        return f"{self.taken:,} of {rows}"
-
-
-@dataclass(slots=True)
-class Hands:
-    """The threads of a function that have taken rows, and those that have given results."""
-
-    takers: set[int] = field(default_factory=set)
-    givers: set[int] = field(default_factory=set)
-
-    def leaves_out(self, thread: int, *, others: bool) -> bool:
-        """Whether results that are missing when a thread asks for the next rows will never come.
-
-        They may where another thread gives them, which may not have begun to.
-
-        Args:
-            others: Whether the function has threads that have neither taken nor given.
-        """
-        alone = self.takers | self.givers == {thread}
-        return alone and (bool(self.givers) or not others)
 
 
 class GuestQueue:
@@ -101,7 +34,7 @@ class GuestQueue:
         is_over: Whether the end has come, and all rows before it were taken.
         function: The function and its node, for people.
         others: Says whether the function has threads that have neither taken rows nor given results.
-        failed: Called on a thread of its own if the function fails without noticing: it is late.
+        failed: Called on a thread of its own if the function fails without noticing: it is late, for example.
     """
 
     def __init__(
@@ -377,12 +310,16 @@ class GuestQueue:
         if not self._held_up and stream.due_in_s(self._moved_s, self._clock.now_s()) <= 0:
             limit, done = f"within {stream.limit_s:g} s (feed_timeout)", stream.in_words
             if stream.wants_answers:
-                error = self._fail(f"has given {done}, and has neither taken rows nor given results {limit}")
-            else:
-                error = self._fail(f"has taken {done}, and none {limit}")
-            self._clock.beside("late", lambda: self.failed(error))
-            raise error
+                raise self.fail(f"has given {done}, and has neither taken rows nor given results {limit}")
+            raise self.fail(f"has taken {done}, and none {limit}")
         self._clock.wait(self._changed, _LOOK_S)
+
+    def fail(self, what: str) -> ModelError:
+        """Returns the function's failure, which it need not notice, and which all calls raise from now on."""
+        with self._changed:
+            error = self._fail(what)
+        self._clock.beside("failed", lambda: self.failed(error))
+        return error
 
     def _check(self) -> None:
         if self._failure is not None:

@@ -7,10 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.streaming import StreamingContext
 
 from sparktf.compat import tensorflowonspark  # noqa: F401 - the one line that a script gets
@@ -149,19 +151,27 @@ def synchronous(spark: SparkSession, folder: str) -> DataFrame:
 
 
 def squared(args: list[str], ctx: Any) -> None:
-    """Answers with squares; the last argument is the program's own."""
+    """Answers with squares, and to a row of a DataFrame with itself; the last argument is the program's own."""
     assert sys.argv == args
     feed = ctx.get_data_feed(train_mode=False)
     while not feed.should_stop():
         batch = feed.next_batch(100)
-        feed.batch_results([(row[0], row[0] ** 2, row[2]) for row in batch])
+        rows = [row for row in batch if isinstance(row, Row)]
+        found: list[Any] = [(row["id"], Row(**row.asDict(), norm=float(row["of"]["features"].norm(2)))) for row in rows]
+        feed.batch_results(found or [(row[0], row[0] ** 2, row[2]) for row in batch])
 
 
 def inference(spark: SparkSession) -> DataFrame:
-    """Returns what a cluster answers to uneven partitions."""
+    """Returns what a cluster answers to uneven partitions. Rows of a DataFrame come and go as they are."""
     args, mode, queues = ["--name", "value"], TFCluster.InputMode.SPARK, ["input", "more", "output", "error"]
     cluster = TFCluster.run(spark.sparkContext, squared, args, 2, 0, False, mode, master_node="chief", queues=queues)
     found = cluster.inference(uneven(spark)).collect()
+    nested = [
+        Row(id=i, of=Row(features=Vectors.dense([3.0, 4.0 * (i % 2)]), day=date(2020, 1, 1 + i))) for i in range(9)
+    ]
+    answered = cluster.inference(spark.createDataFrame(nested).repartition(3).rdd).collect()
+    expected = [Row(**row.asDict(), norm=5.0 if row["id"] % 2 else 3.0) for row in nested]
+    assert [repr(row) for _, row in sorted(answered)] == [repr(row) for row in expected], answered
     refused = ""
     try:
         cluster.inference(uneven(spark), qname="more")
