@@ -134,6 +134,7 @@ def test_a_failure_of_the_function_is_raised_by_whatever_it_does_next() -> None:
     for call in (lambda: queue.take(5), lambda: queue.answer([1]), queue.returned):
         with pytest.raises(ModelError, match=r"^main on worker 0 has given 0 results for the 3 rows of a partition"):
             call()
+        assert DataFeed(queue).should_stop(), "a loop that catches everything ends"
 
 
 def test_rows_that_are_left_by_a_feeder_that_died_hold_nobody_up_for_ever() -> None:

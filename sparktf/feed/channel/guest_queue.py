@@ -31,7 +31,7 @@ class GuestQueue:
     that of another stream's row. A function that leaves a row out has failed, and all calls raise that.
 
     Attributes:
-        is_over: Whether the end has come, and all rows before it were taken.
+        is_over: Whether the end has come, and all rows before it were taken; or the function has failed.
         function: The function and its node, for people.
         others: Says whether the function has threads that have neither taken rows nor given results.
         failed: Called on a thread of its own if the function fails without noticing: it is late, for example.
@@ -328,5 +328,6 @@ class GuestQueue:
     def _fail(self, what: str) -> ModelError:
         """Returns the function's failure, which all calls raise from now on."""
         self._failure = ModelError(f"{self.function} {what}")
+        self.is_over = True  # the loop of a function that catches everything ends, too
         self._changed.notify_all()
         return self._failure
