@@ -94,6 +94,9 @@ def test_whoever_waits_for_a_function_that_ends_badly_is_told_which_and_why(loca
         assert begin in said[how, "collect"]
         assert cause in said[how, "collect"]
         assert said[how, "shutdown"].startswith(begin)
+    late = "ModelError: leaving on worker 0 has taken 0 of the 25 rows of partition 0, and none within 1 s "
+    assert said["takes nothing", "train"].startswith(late)
+    assert said["takes nothing", "shutdown"].startswith(late)
     assert said["stays", "collect"] == ""
     assert said["stays", "shutdown"].startswith("NodeLostError: worker 0 on ")
     assert said["stays", "shutdown"].endswith(" have not returned within 1 s")

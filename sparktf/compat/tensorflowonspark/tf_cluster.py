@@ -65,7 +65,7 @@ class TFCluster:
         self._board: Board | None = None
         self._log_dir = log_dir
         self._fed_queue = ""
-        atexit.register(self._close)
+        atexit.register(self.abandon)
 
     def train(
         self,
@@ -136,7 +136,7 @@ class TFCluster:
         try:
             self._guests.finish(grace_secs, timeout if timeout > 0 else None)
         finally:
-            self._close()
+            self.abandon()
 
     def tensorboard_url(self) -> str | None:
         """Returns TensorBoard's address; None if it was not started."""
@@ -169,8 +169,9 @@ class TFCluster:
         if qname != self._fed_queue:
             raise ConfigError(f"this cluster has only the queue {self._fed_queue!r} for rows, not {qname!r}")
 
-    def _close(self) -> None:
-        atexit.unregister(self._close)
+    def abandon(self) -> None:
+        """Ends the cluster at once: nobody waits for its functions."""
+        atexit.unregister(self.abandon)
         if self._board is not None:
             self._board.stop()
             self._board = None
