@@ -55,6 +55,9 @@ def feeding(spark: SparkSession, folder: str) -> DataFrame:
         spark.sparkContext, noted, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
     )
     cluster.train(uneven(spark), 2)
+    assert cluster.nodeRDD.collect() == [0, 1]
+    assert cluster.cluster_meta["cluster_template"] == {"chief": [0], "worker": [1]}
+    assert cluster.defaultFS == "file://"
     cluster.shutdown()
     return spark.createDataFrame([(json.dumps(cluster.cluster_info),)], "told string")
 
