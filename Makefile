@@ -85,8 +85,7 @@ help: ## Show this help
 
 # $(call TRAIN,name) runs jobs/conf/<name>.yaml.
 define TRAIN
-@PYTHONWARNINGS='ignore:PySpark does not yet fully support:FutureWarning' \
-	$(BIN)/spark-submit --master 'local[2]' \
+@$(BIN)/spark-submit --master 'local[2]' \
 		--driver-java-options -Dlog4j2.configurationFile=sparktf/driver/spark/log4j2.properties \
 		--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false \
 		jobs/train.py --config jobs/conf/$(1).yaml $(ARGS) \
@@ -152,6 +151,11 @@ SIMULATION = PYTHONHASHSEED=0 PYTHONPATH=tests $(PY) -m simulation \
 .PHONY: pages
 pages: chromium $(VENV)/.dev ## The reports as a Chromium shows them, wide and narrow, light and dark
 	@$(PYTEST) tests/pages $(ARGS)
+
+.PHONY: site
+site: $(VENV)/.dev ## The documentation as a site with a search and an API reference, in .site; a broken link is an error
+	@PYTHONPATH=. $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs/site . .site
+	@echo "$(abspath .site)/index.html"
 
 .PHONY: simulate
 simulate: $(VENV)/.dev ## The driver among simulated nodes, storage and time; others: SEEDS=500 FIRST=0; one: SEED=7 NODES=4

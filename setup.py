@@ -23,13 +23,15 @@ REQUIRES = [
     "keras>=3.13.2,<4",  # older ones run code of a model's file in safe mode (CVE-2026-1462)
     "matplotlib>=3.10,<4",  # their charts: SVG whose text stays text, without a browser or a script
     "numpy>=2.0,<3",
-    "pandas>=2.2,<4",  # not ours: Spark's Arrow functions (mapInArrow) refuse to run without it
+    # Not ours: without it Spark's Arrow functions (mapInArrow) refuse to run, and they do not support 3 yet.
+    "pandas>=2.2,<3",
     "pyarrow>=18,<27",
     "pydantic>=2.9,<3",
     "pyspark>=4.1,<5",
     "PyYAML>=6.0.1,<7",
     "requests>=2.31,<3",
     "rich>=13.8,<16",
+    "shtab>=1.9.3,<2",  # what bash, zsh and fish need to complete the console script's words
     "tenacity>=9,<10",
     "tensorflow>=2.21,<2.22",
     "urllib3>=2,<3",
@@ -39,6 +41,12 @@ MLFLOW = ["mlflow-skinny>=3.1,<4"]  # the client alone: the whole brings a serve
 # As an engine; its 2.2.5 imports pkg_resources, which newer setuptools have not.
 TENSORFLOWONSPARK = ["tensorflowonspark==2.2.5", "six>=1.16,<2", "setuptools<81"]
 TENSORBOARD = ["tensorboard>=2.20,<2.22"]  # TensorFlow has done without it since 2.21; only who looks needs it
+SITE = [  # the documentation's site: Markdown pages as they are, and an API reference made from docstrings
+    "furo>=2025.9.25",
+    "myst-parser>=5,<6",
+    "sphinx>=9,<10",
+    "sphinxcontrib-mermaid>=1.2,<3",
+]
 EXAMPLES = ["scikit-learn>=1.5,<2"]
 DEV = [
     *LEGACY_KERAS,
@@ -46,6 +54,7 @@ DEV = [
     *TENSORBOARD,
     *TENSORFLOWONSPARK,
     *EXAMPLES,
+    *SITE,
     "greenlet>=3.1,<4",  # the simulator's drivers and nodes: one thread, in an order that a seed decides
     "hypothesis>=6.140,<7",
     "lxml>=6,<7",  # asks Oozie's schemas what they think of its files
@@ -64,6 +73,9 @@ DEV = [
     "types-requests",
 ]
 
+SCHEDULES = "sparktf.schedules"
+"""What an installation has of yarn/schedules, which stands alone: files to copy, by `sparktf schedule`."""
+
 
 def version() -> str:
     """Returns `sparktf.version.__version__`, read without importing the package and so its dependencies."""
@@ -81,8 +93,12 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    packages=find_packages(include=["sparktf", "sparktf.*"]),
-    package_data={"sparktf": ["py.typed", "driver/spark/log4j2.properties", "nightly/report/templates/*"]},
+    packages=[*find_packages(include=["sparktf", "sparktf.*"]), SCHEDULES],
+    package_dir={SCHEDULES: "yarn/schedules"},
+    package_data={
+        "sparktf": ["py.typed", "driver/spark/log4j2.properties", "nightly/report/templates/*"],
+        SCHEDULES: ["*", "*/*", "*/*/*.py"],
+    },
     python_requires=">=3.11,<3.14",
     install_requires=REQUIRES,
     extras_require={
@@ -91,6 +107,7 @@ setup(
         "tensorboard": TENSORBOARD,
         "tensorflowonspark": TENSORFLOWONSPARK,
         "examples": EXAMPLES,
+        "site": SITE,
         "dev": DEV,
     },
     entry_points={"console_scripts": ["sparktf=sparktf.cli:main"]},

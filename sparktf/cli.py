@@ -6,7 +6,6 @@ import argparse
 import datetime
 import signal
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,13 +15,14 @@ from rich.syntax import Syntax
 
 from sparktf import __version__
 from sparktf.clock import SystemClock
+from sparktf.command_line import command_line
 from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
 from sparktf.console.plain_console import PlainConsole, let_go_of_output, say
 from sparktf.errors import ConfigError, SparkTFError, Verdict
 from sparktf.hadoop import HadoopConf
-from sparktf.process.supported import lacks
-from sparktf.rundir import WAIT_HELP, chosen_run_id
+from sparktf.process.supported import lacks, start
+from sparktf.rundir import chosen_run_id
 from sparktf.told import told_lines, words_of_error
 
 if TYPE_CHECKING:
@@ -30,19 +30,13 @@ if TYPE_CHECKING:
     from sparktf.storage.file_systems import FileSystems
 
 _EXIT_INTERRUPTED = 130
-_SET_HELP = "override a key, e.g. --set train.epochs=3"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code: 0, or the verdict of the error that it has shown."""
-    parser = _parser()
-    arguments, others = parser.parse_known_args(argv)
-    if others and arguments.command is not _tensorboard:
-        parser.error(f"unrecognized arguments: {' '.join(others)}")
-    arguments.flags = others
-    command: Callable[[argparse.Namespace], int] = arguments.command
+    arguments = command_line().parse(argv)
     try:
-        return command(arguments)
+        return _COMMANDS[arguments.command](arguments)
     except SparkTFError as error:
         say(told_lines(words_of_error(error)))
         return int(error.verdict)
@@ -68,7 +62,6 @@ def _check(arguments: argparse.Namespace) -> int:
         from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs
         from sparktf.submit.environment import default_master  # noqa: PLC0415
 
-        _silence_pandas()
         master = arguments.master or default_master(config)
         found = check_run(config, master, _file_systems(), say, deep=bool(arguments.deep))
         for error in found.errors:
@@ -88,7 +81,6 @@ def _plan(arguments: argparse.Namespace) -> int:
     from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
     from sparktf.submit.environment import default_master  # noqa: PLC0415
 
-    _silence_pandas()
     config = load_config(arguments.config, arguments.set, arguments.date)
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     master = arguments.master or default_master(config)
@@ -98,6 +90,29 @@ def _plan(arguments: argparse.Namespace) -> int:
     else:
         print_forecast(make_plain_console(), forecast)
     return forecast.exit_code
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    wait = ["--wait"] if arguments.wait else []
+    return _on_this_machine(arguments, "main", [*_option("--run-id", arguments.run_id), *wait])
+
+
+def _predict(arguments: argparse.Namespace) -> int:
+    return _on_this_machine(arguments, "predict", _option("--model", arguments.model))
+
+
+def _on_this_machine(arguments: argparse.Namespace, job: str, more: list[str]) -> int:
+    """Runs a job in this process, which has Spark start beside it; ends the process with its verdict."""
+    from sparktf.submit.here import local_master, prepare_for_spark  # noqa: PLC0415 - pyspark, as above
+
+    config = load_config(arguments.config, arguments.set, arguments.date)
+    prepare_for_spark(arguments.master or local_master(config))
+    words = [*_option("--config", arguments.config), *_option("--date", arguments.date), *more]
+    start(job, [*words, *(word for override in arguments.set for word in ("--set", override))])
+
+
+def _option(name: str, value: str | None) -> list[str]:
+    return [] if value is None else [name, value]
 
 
 def _submit(arguments: argparse.Namespace) -> int:
@@ -143,6 +158,14 @@ def _backfill(arguments: argparse.Namespace) -> int:
     return backfill.exit_code(work.codes)
 
 
+def _schedule(arguments: argparse.Namespace) -> int:
+    from sparktf.submit.schedules import copy_schedule  # noqa: PLC0415 - as above
+
+    print(*copy_schedule(arguments.scheduler, arguments.to), sep="\n")
+    print("put your names in place of churn: docs/nights/scheduling.md")
+    return 0
+
+
 def _pack(arguments: argparse.Namespace) -> int:
     from sparktf.submit.pack import pack, this_environment  # noqa: PLC0415
 
@@ -157,7 +180,7 @@ def _runs(arguments: argparse.Namespace) -> int:
     from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
     from sparktf.runs.listing import json_lines, parse_since, print_runs, recorded_runs  # noqa: PLC0415
 
-    output = _needed_output(arguments, arguments.config)
+    output = _needed_output(arguments)
     now = datetime.datetime.now(datetime.UTC)
     since = None if arguments.since is None else parse_since(arguments.since, now)
     found = recorded_runs(output, arguments.name, failed=arguments.failed, since=since, warn=say)
@@ -184,6 +207,22 @@ def _diff(arguments: argparse.Namespace) -> int:
 
     first, second = _found_runs(arguments, arguments.first, arguments.second)
     print_difference(make_plain_console(), first, second, compare(first, second))
+    return 0
+
+
+def _suggest_checks(arguments: argparse.Namespace) -> int:
+    from sparktf.runs.finding import find_output, need_name, need_output  # noqa: PLC0415
+    from sparktf.runs.suggested_checks import find_nights, suggested_yaml  # noqa: PLC0415
+
+    systems = _file_systems()
+    output = find_output(systems, arguments.output, arguments.config)
+    run = need_name(arguments.run, need_output(output))
+    nights = find_nights(systems, run, output, say)
+    present, source = nights.present, f"run {nights.data[-1].run_id}"
+    if arguments.config is not None:
+        today = datetime.datetime.now(datetime.UTC).date().isoformat()
+        present, source = load_config(arguments.config, date=today).data.checks, arguments.config
+    print(suggested_yaml(nights, present, source), end="")
     return 0
 
 
@@ -217,31 +256,45 @@ def _tensorboard(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _positive(text: str) -> int:
-    """Parses a number of runs, for argparse."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
 def _models(arguments: argparse.Namespace) -> int:
     from sparktf.runs.model_commands import show_models  # noqa: PLC0415 - as above
 
-    show_models(_needed_output(arguments), arguments.name)
+    output = _needed_output(arguments)
+    show_models(output, _needed_name(arguments, output))
     return 0
 
 
 def _rollback(arguments: argparse.Namespace) -> int:
     from sparktf.runs.model_commands import rollback  # noqa: PLC0415 - as above
 
-    print(rollback(_needed_output(arguments), arguments.name, arguments.to))
+    output = _needed_output(arguments)
+    print(rollback(output, _needed_name(arguments, output), arguments.to))
     return 0
 
 
 def _promote(arguments: argparse.Namespace) -> int:
     from sparktf.runs.model_commands import promote  # noqa: PLC0415 - as above
 
-    print(promote(_needed_output(arguments), arguments.run))
+    (run,) = _found_runs(arguments, arguments.run)
+    print(promote(run))
+    return 0
+
+
+def _help(arguments: argparse.Namespace) -> int:
+    print(command_line().help(arguments.about), end="")
+    return 0
+
+
+def _version(arguments: argparse.Namespace) -> int:
+    del arguments
+    print(f"sparktf {__version__}")
+    return 0
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    from sparktf.completion import completion_script  # noqa: PLC0415 - only who sets up a shell needs it
+
+    print(completion_script(command_line().parser, arguments.shell))
     return 0
 
 
@@ -252,11 +305,18 @@ def _file_systems() -> FileSystems:
     return FileSystems(HadoopConf.from_environment())
 
 
-def _needed_output(arguments: argparse.Namespace, config: str | None = None) -> RunsRoot:
+def _needed_output(arguments: argparse.Namespace) -> RunsRoot:
     """Returns the output that a command line names. Raises `ConfigError` where it names none."""
     from sparktf.runs.finding import find_output, need_output  # noqa: PLC0415 - as above
 
-    return need_output(find_output(_file_systems(), arguments.output, config))
+    return need_output(find_output(_file_systems(), arguments.output, arguments.config))
+
+
+def _needed_name(arguments: argparse.Namespace, output: RunsRoot) -> str:
+    """Returns the name that a command line means. Raises `ConfigError` where it names none."""
+    from sparktf.runs.finding import need_name  # noqa: PLC0415 - as above
+
+    return need_name(arguments.name, output)
 
 
 def _found_runs(arguments: argparse.Namespace, *runs: str) -> list[FoundRun]:
@@ -268,123 +328,8 @@ def _found_runs(arguments: argparse.Namespace, *runs: str) -> list[FoundRun]:
     return [find_run(systems, run, output) for run in runs]
 
 
-def _silence_pandas() -> None:
-    """Hides Spark's warning about the pandas version, which users cannot act on."""
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-
-
 def _interrupt(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
-
-
-def add_config_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds `--set` and `--date`, the same for every command that takes a configuration."""
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=_SET_HELP)
-    parser.add_argument("--date", metavar="YYYY-MM-DD", help="day that fills {{date}}, {{date-7}}, ...")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="sparktf", description="TensorFlow training on the Spark cluster.")
-    parser.add_argument("--version", action="version", version=f"sparktf {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    check = commands.add_parser("check", help="resolve and validate a configuration, and show it")
-    check.add_argument("config", metavar="CONFIG", help="YAML file")
-    add_config_arguments(check)
-    check.add_argument(
-        "--deep",
-        action=argparse.BooleanOptionalAction,
-        help="all that a run does before it holds anything, with Spark on this machine, and the model, built in a "
-        "process of its own; --no-deep: the file alone "
-        "(default: what takes no Spark)",
-    )
-    check.add_argument("--master", help="Spark's master, which must have room (default: what a run here would take)")
-    check.set_defaults(command=_check)
-    plan = commands.add_parser("plan", help="say all that can be said of a run before it holds anything")
-    plan.add_argument("config", metavar="CONFIG", help="YAML file")
-    add_config_arguments(plan)
-    plan.add_argument("--run-id", metavar="ID", help="names the run (default: --date)")
-    plan.add_argument("--master", help="Spark's master (default: what a run here would take)")
-    plan.add_argument("--json", action="store_true", help="one JSON document with the same facts")
-    plan.set_defaults(command=_plan)
-    submit = commands.add_parser("submit", help="run spark-submit for a configuration, and wait for the run's verdict")
-    submit.add_argument("config", metavar="CONFIG", help="YAML file")
-    add_config_arguments(submit)
-    submit.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
-    submit.add_argument("--wait", action="store_true", help=WAIT_HELP)
-    submit.add_argument("--predict", action="store_true", help="score the day's rows (section predict), train nothing")
-    submit.add_argument("--model", metavar="MODEL", help="to score with: published, as-of, run:<id>, or a path")
-    submit.add_argument("--dry-run", action="store_true", help="print the spark-submit line, and do nothing")
-    submit.add_argument("--detach", action="store_true", help="in cluster mode: end once YARN has the application")
-    submit.set_defaults(command=_submit)
-    many = commands.add_parser("backfill", help="submit a run for each of several dates, and pass over those done")
-    many.add_argument("config", metavar="CONFIG", help="YAML file")
-    many.add_argument("--from", dest="first", required=True, metavar="YYYY-MM-DD", help="first date")
-    many.add_argument("--to", dest="last", required=True, metavar="YYYY-MM-DD", help="last date")
-    many.add_argument("--every", default="1d", metavar="DAYS", help="between two dates (default: 1d)")
-    many.add_argument("--parallel", type=_positive, default=1, metavar="N", help="runs at once (default: 1)")
-    many.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=_SET_HELP)
-    many.add_argument("--dry-run", action="store_true", help="show how the run of each date stands, and do nothing")
-    many.set_defaults(command=_backfill)
-    pack = commands.add_parser("pack", help="pack this virtual environment for YARN's containers")
-    pack.add_argument(
-        "--output", type=Path, default=Path("env.tar.gz"), metavar="FILE", help="default: env.tar.gz; or a .tar"
-    )
-    pack.set_defaults(command=_pack)
-    _add_runs(commands)
-    _add_model_commands(commands)
-    return parser
-
-
-def _add_runs(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the commands that look at runs."""
-    runs = commands.add_parser("runs", help="list the runs that have ended, the last one first (output.history)")
-    runs.add_argument(
-        "name", metavar="NAME", nargs="?", help="runs of this name (default: the configuration's, or all)"
-    )
-    runs.add_argument("--failed", action="store_true", help="only those that came to no model")
-    runs.add_argument("--since", metavar="DAY", help="only those that began since 2026-11-20 (UTC), or 36h or 7d ago")
-    runs.add_argument("--json", action="store_true", help="a line of JSON for each run, with all that is kept of it")
-    runs.set_defaults(command=_runs)
-    show = commands.add_parser("show", help="show how a run went; one that is under way is followed")
-    show.add_argument("run", metavar="RUN", help="NAME/RUN_ID, RUN_ID with --config, or the path of a run's folder")
-    show.set_defaults(command=_show)
-    diff = commands.add_parser("diff", help="show in what two runs differ: configuration, data, result")
-    diff.add_argument("first", metavar="RUN", help="as of show")
-    diff.add_argument("second", metavar="RUN")
-    diff.set_defaults(command=_diff)
-    report = commands.add_parser("report", help="write the page of a run, also of one that is under way")
-    report.add_argument("run", metavar="RUN", help="as of show")
-    report.add_argument("--to", type=Path, metavar="FILE", help="where (default: NAME-RUN_ID.html)")
-    report.set_defaults(command=_report)
-    board = commands.add_parser(
-        "tensorboard",
-        help="show a run, or all runs of a name, in TensorBoard, and follow them",
-        description="Options that are not here are TensorBoard's own, and go last.",
-    )
-    board.add_argument("run", metavar="NAME|RUN", help="a name, or a run as of show")
-    board.add_argument("--host", default="127.0.0.1", help="where it listens (default: %(default)s)")
-    board.add_argument("--port", type=int, default=6006, help="0 for any that is free (default: %(default)s)")
-    board.set_defaults(command=_tensorboard)
-    for parser in (runs, show, diff, report, board):
-        parser.add_argument("--output", metavar="PATH", help="where the runs are (default: $SPARKTF_OUTPUT)")
-        parser.add_argument("--config", metavar="FILE", help="a configuration, whose output and name are meant")
-
-
-def _add_model_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    models = commands.add_parser("models", help="list the published models of a name")
-    models.add_argument("name", metavar="NAME", help="the name of the training")
-    models.set_defaults(command=_models)
-    rollback = commands.add_parser("rollback", help="make an earlier published model the current one")
-    rollback.add_argument("name", metavar="NAME", help="the name of the training")
-    rollback.add_argument("--to", type=int, metavar="VERSION", help="which one (default: the one before the current)")
-    rollback.set_defaults(command=_rollback)
-    promote = commands.add_parser("promote", help="publish the model of a run, whatever day it is of")
-    promote.add_argument("run", metavar="RUN", help="NAME/RUN_ID")
-    promote.set_defaults(command=_promote)
-    for command in (models, rollback, promote):
-        command.add_argument(
-            "--output", metavar="PATH", help="output.path of the configuration (default: $SPARKTF_OUTPUT)"
-        )
 
 
 def _show_yaml(text: str) -> None:
@@ -395,6 +340,29 @@ def _show_yaml(text: str) -> None:
     else:
         print(text, end="")
 
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
+    "check": _check,
+    "plan": _plan,
+    "train": _train,
+    "predict": _predict,
+    "submit": _submit,
+    "backfill": _backfill,
+    "schedule": _schedule,
+    "pack": _pack,
+    "runs": _runs,
+    "show": _show,
+    "diff": _diff,
+    "report": _report,
+    "suggest-checks": _suggest_checks,
+    "tensorboard": _tensorboard,
+    "models": _models,
+    "rollback": _rollback,
+    "promote": _promote,
+    "help": _help,
+    "version": _version,
+    "completion": _completion,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

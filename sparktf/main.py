@@ -6,9 +6,9 @@ import argparse
 import signal
 import sys
 import traceback
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXIT_INTERRUPTED = 130
 
 
-def parse(argv: list[str] | None = None) -> tuple[JobConfig, str | None, bool]:
+def parse(argv: Sequence[str] | None = None) -> tuple[JobConfig, str | None, bool]:
     """Returns the configuration and the run id of a command line, and whether to wait for another owner."""
     parser = _parser(
         "Train a TensorFlow model on this Spark application's executors.",
@@ -40,7 +40,7 @@ def parse(argv: list[str] | None = None) -> tuple[JobConfig, str | None, bool]:
     return load_config(args.config, args.set, args.date), chosen_run_id(args.run_id, args.date), args.wait
 
 
-def parse_predict(argv: list[str] | None = None) -> tuple[JobConfig, str | None]:
+def parse_predict(argv: Sequence[str] | None = None) -> tuple[JobConfig, str | None]:
     """Returns the configuration and the model of a command line."""
     parser = _parser(
         "Score the rows of a day with a model that was trained here.",
@@ -64,21 +64,19 @@ def interrupt(signum: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Trains; returns the exit code."""
-    return _in_order(_train)
+    return _in_order(partial(_train, argv))
 
 
-def predict() -> int:
+def predict(argv: Sequence[str] | None = None) -> int:
     """Scores; returns the exit code."""
-    return _in_order(_predict)
+    return _in_order(partial(_predict, argv))
 
 
 def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
     """Runs a job and then stops the session that it added to a list; returns the exit code."""
     signal.signal(signal.SIGTERM, interrupt)
-    # Spark 4 at every start with pandas 3; of pandas we need no more than that Spark's Arrow functions find it.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     started: list[SparkSession] = []
     asked = named_verdict_file()
     code = EXIT_INTERRUPTED
@@ -112,8 +110,8 @@ def _stop(spark: SparkSession, exit_code: int) -> None:
     stop_session(spark, exit_code)
 
 
-def _train(started: list[SparkSession]) -> None:
-    config, run_id, wait = parse()
+def _train(argv: Sequence[str] | None, started: list[SparkSession]) -> None:
+    config, run_id, wait = parse(argv)
     spark = _session(config, started)
     with _needed():
         from sparktf.api.cluster import train  # noqa: PLC0415 - as below
@@ -121,8 +119,8 @@ def _train(started: list[SparkSession]) -> None:
     train(spark, config, run_id=run_id, wait=wait)
 
 
-def _predict(started: list[SparkSession]) -> None:
-    config, model = parse_predict()
+def _predict(argv: Sequence[str] | None, started: list[SparkSession]) -> None:
+    config, model = parse_predict(argv)
     spark = _session(config, started, scores=True)
     with _needed():
         from sparktf.predict.dated import score  # noqa: PLC0415 - as below

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from pyspark import RDD
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from rich.console import Console
 
+from sparktf.api.edge import with_short_traceback
+from sparktf.api.given import Settings, data_section_of, frame_of, given_settings, is_rows
 from sparktf.api.program import program_config
 from sparktf.api.trained import TrainedRun
 from sparktf.config.job import JobConfig
@@ -25,15 +24,14 @@ from sparktf.driver.spark_site import SparkSite
 from sparktf.errors import ConfigError
 from sparktf.nightly.night import Night
 
-Data = DataFrame | RDD[Any]
 
-
+@with_short_traceback
 def train(
     spark: SparkSession,
-    config: JobConfig | Data | None = None,
-    data: Data | None = None,
+    config: Any = None,
+    data: Any = None,
     *,
-    model: UserFunction | str | None = None,
+    model: UserFunction | str | Any = None,
     prepare: UserFunction | None = None,
     run_id: str | None = None,
     wait: bool = False,
@@ -45,10 +43,11 @@ def train(
     Without a configuration keywords make one: `train(spark, df, model=build, inputs={...}, targets={...}, epochs=3)`.
 
     Args:
-        config: The configuration, or in its place the data.
-        data: A DataFrame or RDD, where the configuration names no source.
-        model: In place of a configuration: a function that returns the compiled model, also of a notebook's cell, or
-            its name as `module:function`.
+        config: A JobConfig, the path of a YAML file, a mapping of sections or settings, which keywords replace; or in
+            its place the data.
+        data: A DataFrame of Spark's or pandas', an Arrow table or an RDD, where the configuration names no source.
+        model: In place of a configuration: a function that returns the compiled model, also of a notebook's cell, its
+            name as `module:function`, or a compiled Keras model, whose weights training begins with.
         prepare: As a module's `prepare`, where `model` is a function.
         run_id: Names the run directory; the same id again resumes the run, or repeats the result of one that is done.
             Default: the Spark application's id.
@@ -62,47 +61,47 @@ def train(
             `error.result` the result.
         KeyboardInterrupt: the run was interrupted; everything is stopped.
     """
-    _check_given("train()", config, data)
     console = console or make_console()
-    made, data = _config_of(spark, console, config, data, model, prepare, keywords)
-    with Cluster(spark, made, console) as cluster:
-        return cluster.train(data=data, run_id=run_id, wait=wait)
+    asked = AskedTraining.of("train()", config, data, model=model, prepare=prepare, keywords=keywords)
+    with Cluster(spark, asked.config(spark, console), console) as cluster:
+        return cluster.train(data=asked.rows, run_id=run_id, wait=wait)
 
 
 class Cluster:
     """Holds a gang of executors; reserve once, train several times.
 
-    with Cluster(spark, config) as cluster:
-        first = cluster.train()
-        second = cluster.train(other_config)
+        with Cluster(spark, config) as cluster:
+            first = cluster.train()
+            second = cluster.train(other_config)
 
     In a notebook it may live across cells: `cluster = Cluster(spark, workers=2)`, `cluster.train(df, model=build, ...)`
     as often as one likes, `cluster.close()`.
     """
 
+    @with_short_traceback
     def __init__(
-        self, spark: SparkSession, config: JobConfig | None = None, console: Console | None = None, **keywords: Any
+        self, spark: SparkSession, config: Any = None, console: Console | None = None, **keywords: Any
     ) -> None:
         """Reserves nothing yet: the first training does.
 
         Args:
-            config: Of the first training; or none, and each training makes its own.
+            config: Of the first training: a JobConfig, or the path of a YAML file; or a mapping, as keywords; or none,
+                and each training makes its own.
             keywords: Without a configuration: settings that all trainings have, such as `workers=2`.
 
         Raises:
             ConfigError: it is no configuration, or there are keywords beside it.
         """
-        if config is not None and not isinstance(config, JobConfig):
-            raise ConfigError(f"Cluster() takes a JobConfig, not {_in_words(config)}")
-        if config is not None and keywords:
+        given = {} if config is None else given_settings("Cluster()", config)
+        if isinstance(given, JobConfig) and keywords:
             raise ConfigError(f"the configuration already has all settings: remove {', '.join(keywords)}")
-        self._given = config
-        self._keywords = keywords
+        self._given = given if isinstance(given, JobConfig) else None
+        self._keywords = keywords if isinstance(given, JobConfig) else {**given, **keywords}
         self._spark = spark
         self._console = console or make_console()
         self._site = SparkSite(spark)
         self._code: str | None = None
-        self._gang: Gang | None = None if config is None else Gang(config, self._site, self._console)
+        self._gang: Gang | None = None if self._given is None else Gang(self._given, self._site, self._console)
 
     @property
     def config(self) -> JobConfig:
@@ -123,25 +122,22 @@ class Cluster:
     ) -> None:
         self.close()
 
+    @with_short_traceback
     def train(
         self,
-        config: JobConfig | Data | None = None,
-        data: Data | None = None,
+        config: Any = None,
+        data: Any = None,
         *,
-        model: UserFunction | str | None = None,
+        model: UserFunction | str | Any = None,
         prepare: UserFunction | None = None,
         run_id: str | None = None,
         wait: bool = False,
         **keywords: Any,
     ) -> TrainedRun:
         """Runs one training; see `sparktf.train`."""
-        _check_given("Cluster.train()", config, data)
-        if model is None and not keywords and not isinstance(config, JobConfig):
-            data = config if data is None else data
-            config = self.config
-        elif not isinstance(config, JobConfig):
-            keywords = {**self._keywords, **keywords}
-        made, data = _config_of(self._spark, self._console, config, data, model, prepare, keywords)
+        asked = AskedTraining.of("Cluster.train()", config, data, model=model, prepare=prepare, keywords=keywords)
+        made = asked.or_of_cluster(self._given, self._keywords).config(self._spark, self._console)
+        rows = frame_of(self._spark, asked.rows)
         digest = code_digest(made)
         # Agents have the code that there was when they began, and there are as many as the first training asked for.
         if self._gang is not None and (self._code not in (None, digest) or not self._gang.suffices(made)):
@@ -151,11 +147,11 @@ class Cluster:
         if self._gang is None:
             self._gang = Gang(made, self._site, self._console)
         run_id = _default_run_id(self._spark, made.name) if run_id is None else run_id
-        self._site.give(data)
+        self._site.give(rows)
         with importable(made.code_folder):
             night = Night(self._site.file_systems, self._site.clock, self._site.statistics)
             result = Run(self._gang, made, run_id, night, wait=wait).execute()
-        return TrainedRun.of(result, self._site.file_systems.open(result.path))
+        return TrainedRun.of(result, self._site.file_systems.open(result.path), made)
 
     def close(self) -> None:
         """Stops running trainings, and gives the executors back."""
@@ -163,44 +159,72 @@ class Cluster:
             self._gang.close()
 
 
-def _config_of(
-    spark: SparkSession,
-    console: Console,
-    config: JobConfig | Data | None,
-    data: Data | None,
-    model: UserFunction | str | None,
-    prepare: UserFunction | None,
-    keywords: dict[str, Any],
-) -> tuple[JobConfig, Data | None]:
-    if isinstance(config, JobConfig):
-        given = [*(["model"] if model is not None else []), *(["prepare"] if prepare is not None else []), *keywords]
-        if given:
-            raise ConfigError(f"the configuration already has all settings: remove {', '.join(given)}")
-        return config, data
-    if config is not None and data is not None:
-        raise ConfigError("the data is given twice, in the place of a configuration and as data: remove one of them")
-    if model is None:
-        raise ConfigError("there is no configuration: give one, or model=, a function that returns the compiled model")
-    made = program_config(spark, model, keywords, partial(console.print, markup=False), prepare=prepare)
-    return made, config if data is None else data
+class AskedTraining(NamedTuple):
+    """The arguments of a training."""
 
+    given: JobConfig | None  # A whole configuration
+    settings: Settings  # In its place: sections and settings by name
+    model: UserFunction | str | Any | None
+    prepare: UserFunction | None
+    rows: Any  # None where the configuration names their source
 
-def _check_given(called: str, config: Any, data: Any) -> None:
-    if config is not None and not isinstance(config, (JobConfig, DataFrame, RDD)):
-        raise ConfigError(f"{called} takes a JobConfig, a DataFrame or an RDD, not {_in_words(config)}")
-    if data is not None and not isinstance(data, (DataFrame, RDD)):
-        raise ConfigError(f"{called} takes a DataFrame or an RDD as data, not {_in_words(data)}")
+    @classmethod
+    def of(
+        cls,
+        called: str,
+        config: Any,
+        data: Any,
+        *,
+        model: UserFunction | str | Any | None,
+        prepare: UserFunction | None,
+        keywords: Settings,
+    ) -> AskedTraining:
+        """Returns the arguments by their meaning.
 
+        Raises:
+            ConfigError: one has none, or two of them the same.
+        """
+        section = data_section_of(called, data)
+        rows = data if section is None else None
+        if is_rows(config):
+            if rows is not None:
+                raise ConfigError(
+                    "the data is given twice, in the place of a configuration and as data: remove one of them"
+                )
+            config, rows = None, config
+        given = {} if config is None else given_settings(called, config)
+        if isinstance(given, JobConfig):
+            extra = {"model": model, "prepare": prepare, "data": section}
+            beside = [*(name for name, value in extra.items() if value is not None), *keywords]
+            if beside:
+                raise ConfigError(f"the configuration already has all settings: remove {', '.join(beside)}")
+            return cls(given, {}, None, None, rows)
+        settings = {**given, **keywords}
+        if section is not None:
+            settings["data"] = section
+        by_mapping = settings.pop("model", None)
+        return cls(None, settings, by_mapping if model is None else model, prepare, rows)
 
-def _in_words(value: Any) -> str:
-    """Describes an argument that is neither a configuration nor data, and the remedy."""
-    kind = type(value)
-    said = f"a {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__name__}"
-    if isinstance(value, Mapping):
-        return f"{said}: make a configuration of a mapping by JobConfig.model_validate"
-    if isinstance(value, (str, Path)):
-        return f"{said}: read a configuration file by load_config, and name data files by path="
-    return f"{said}: make a DataFrame of it by spark.createDataFrame"
+    def or_of_cluster(self, given: JobConfig | None, keywords: Settings) -> AskedTraining:
+        """Returns these with those of the cluster, where they say nothing of their own."""
+        if self.given is not None:
+            return self
+        if given is not None and self.model is None and not self.settings:
+            return self._replace(given=given)
+        settings = {**keywords, **self.settings}
+        by_cluster = settings.pop("model", None)
+        return self._replace(settings=settings, model=by_cluster if self.model is None else self.model)
+
+    def config(self, spark: SparkSession, console: Console) -> JobConfig:
+        """Returns the configuration. Raises `ConfigError`."""
+        if self.given is not None:
+            return self.given
+        if self.model is None:
+            raise ConfigError(
+                "there is no configuration: give one, or model=, a function that returns the compiled model"
+            )
+        say = partial(console.print, markup=False)
+        return program_config(spark, self.model, self.settings, say, prepare=self.prepare)
 
 
 def _default_run_id(spark: SparkSession, name: str) -> str:

@@ -6,18 +6,21 @@ import difflib
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from sparktf.api.trained import TrainedRun
 from sparktf.config.data_section import DataConfig
 from sparktf.config.job import JobConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.config.section import Section
 from sparktf.config.train import TrainConfig
 from sparktf.driver.code.function_module import UserFunction, name_functions
+from sparktf.driver.code.given_objects import given_callbacks, given_model
 from sparktf.driver.spark.masters import master_of
 from sparktf.errors import ConfigError
+from sparktf.predict.loaded import LoadedModel
 
 _SECTIONS: dict[str, type[Section]] = {"data": DataConfig, "train": TrainConfig, "cluster": ClusterConfig}
 """Whose settings may be keywords by themselves; no two of them have a setting of one name."""
@@ -25,7 +28,7 @@ _SECTIONS: dict[str, type[Section]] = {"data": DataConfig, "train": TrainConfig,
 
 def program_config(
     spark: SparkSession,
-    model: UserFunction | str,
+    model: UserFunction | str | Any,
     keywords: Mapping[str, Any],
     say: Callable[[str], None],
     *,
@@ -34,7 +37,7 @@ def program_config(
     """Returns the configuration given by keywords.
 
     Args:
-        model: The function that returns the compiled model, or its name as `module:function`.
+        model: The function that returns the compiled model, its name as `module:function`, or a compiled model.
         keywords: Sections of the configuration, as mappings, and settings of `data`, `train` and `cluster` by
             themselves: `epochs=3`.
         say: Called with a line about defaults.
@@ -44,26 +47,38 @@ def program_config(
         ConfigError: a keyword is unknown, or the configuration does not fit together.
     """
     sections = _sections(keywords)
-    name = "" if isinstance(model, str) else getattr(model, "__name__", "")
-    name = name if name.isidentifier() else "model"
-    callbacks = sections.get("train", {}).get("callbacks")
     folder = functions_folder(spark)
+    train = sections.get("train")
+    named = _named(model, prepare, train.get("callbacks") if isinstance(train, Mapping) else None, folder)
+    if "callbacks" in named.names:
+        sections["train"] = {**sections["train"], "callbacks": named.names["callbacks"]}
+    made = _validated({"model": named.names[named.model], "name": named.model, **sections}, spark, say)
+    return made.in_folder(folder) if named.is_made else made
+
+
+class _Named(NamedTuple):
+    """The functions of a configuration."""
+
+    model: str  # The model's own name
+    names: dict[str, str]  # By that, "prepare" and "callbacks": `module:function`
+    is_made: bool  # Whether their module is made here
+
+
+def _named(model: UserFunction | str | Any, prepare: UserFunction | None, callbacks: Any, folder: Path) -> _Named:
+    if callbacks is not None and not isinstance(callbacks, str):
+        callbacks = callbacks if callable(callbacks) else given_callbacks(callbacks)
+    functions = {"callbacks": callbacks} if callable(callbacks) else {}
     if isinstance(model, str):
         if prepare is not None:
             raise ConfigError("prepare: a model that is given by name uses prepare of its module: remove this argument")
-        if callable(callbacks):
-            raise ConfigError(
-                "callbacks: a model that is given by name needs callbacks that are given by name, as module:function"
-            )
-        config = _validated({"model": model, "name": model.partition(":")[2], **sections}, spark, say)
-        return config
-    functions = {name: model}
-    functions |= {"prepare": prepare} if prepare is not None else {}
-    functions |= {"callbacks": callbacks} if callable(callbacks) else {}
-    named = name_functions(functions, folder)
-    if callable(callbacks):
-        sections["train"] = {**sections["train"], "callbacks": named["callbacks"]}
-    return _validated({"model": named[name], "name": name, **sections}, spark, say).in_folder(folder)
+        name = model.partition(":")[2]
+        names = name_functions(functions, folder) if functions else {}
+        return _Named(name, {**names, name: model}, is_made=bool(functions))
+    build = given_model(model)
+    name = getattr(build, "__name__", "")
+    name = name if name.isidentifier() and name not in ("callbacks", "prepare") else "model"
+    functions = {name: build, **({"prepare": prepare} if prepare is not None else {}), **functions}
+    return _Named(name, name_functions(functions, folder), is_made=True)
 
 
 def _validated(sections: dict[str, Any], spark: SparkSession, say: Callable[[str], None]) -> JobConfig:
@@ -105,12 +120,26 @@ def _sections(keywords: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     homes = {key: section for section, kind in _SECTIONS.items() for key in fields_of(kind)}
     for key, value in keywords.items():
-        if key in JobConfig.model_fields and key not in ("model", "data"):
-            found[key] = {**found.get(key, {}), **value} if isinstance(value, Mapping) else value
+        if key in JobConfig.model_fields and key != "model":
+            found[key] = {**value, **found.get(key, {})} if isinstance(value, Mapping) else value
         elif key in homes:
             found[homes[key]] = {**found.get(homes[key], {}), key: value}
         else:
             known = [*JobConfig.model_fields, *homes]
             near = difflib.get_close_matches(key, known, n=1)
             raise ConfigError(f"there is no setting {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    return found
+    return {**found, **_begun(found.get("train"))}
+
+
+def _begun(train: Any) -> dict[str, Any]:
+    """Returns the section `train` with the path of the run that `init_from` is: its optimizer goes on too, as in Keras.
+
+    Empty where it is no run.
+    """
+    run = train.get("init_from") if isinstance(train, Mapping) else None
+    if isinstance(run, str) or not isinstance(run, (TrainedRun, LoadedModel)):
+        return {}
+    path = run.model if isinstance(run, TrainedRun) else run.path
+    if not path:
+        raise ConfigError("init_from: the run has no model: give the result of one that has, or the path of a model")
+    return {"train": {"init_optimizer": isinstance(run, TrainedRun), **train, "init_from": str(path)}}

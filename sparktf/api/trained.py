@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import PrivateAttr
 from pyspark.sql import DataFrame
 
+from sparktf.config.job import JobConfig
+from sparktf.console.console import ending_of
 from sparktf.errors import ModelContractError, StorageNotFoundError
 from sparktf.keras_file import read_keras_file, strangers
 from sparktf.predict.loaded import load_model
@@ -20,9 +22,12 @@ from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import open_storage
+from sparktf.told import count_in_words
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from sparktf.api.history_table import HistoryTable
 
 _VALIDATION = "val_"
 
@@ -47,31 +52,67 @@ class TrainedRun(RunResult):
     """
 
     _storage: Storage | None = PrivateAttr(default=None)
+    _config: JobConfig | None = PrivateAttr(default=None)
 
     @classmethod
-    def of(cls, result: RunResult, storage: Storage) -> TrainedRun:
-        """Returns a result with the storage of its model."""
+    def of(cls, result: RunResult, storage: Storage, config: JobConfig | None = None) -> TrainedRun:
+        """Returns a result with the storage of its model, and the configuration that it is of."""
         found = cls.model_construct(**dict(result))
         object.__setattr__(found, "model", TrainedModel(result.model))
         found._storage = storage
+        found._config = config
         return found
 
+    def __repr__(self) -> str:
+        """Returns the result in a line or two."""
+        shown = [
+            f"{prefix}{name} {value:.4g}" for prefix, values in self._by_prefix() for name, value in values.items()
+        ]
+        facts = [f"{name} {value}" for name, value in self._facts()]
+        return f"<{type(self).__name__} {self._title}; {', '.join([*shown, *facts])}>"
+
+    __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        """Returns the result as a notebook shows it."""
+        from sparktf.api.history_table import card_of  # noqa: PLC0415 - as in `history`
+
+        titles = {Stream.TRAIN.value: "training"}
+        metrics = {titles.get(stream, stream): values for stream, values in self._streams().items()}
+        return card_of(self._title, self._facts(), metrics)
+
     @property
-    def history(self) -> pd.DataFrame:
-        """The metrics of each epoch, with Keras's names: `loss`, `val_loss`; and `epoch`, from 1 on, and `step`.
+    def _title(self) -> str:
+        return f"{self.name} / {self.run_id}: {ending_of(self)} in {self.duration_s:.1f} s"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        epochs, updates = count_in_words(self.epochs, "epoch"), count_in_words(self.steps, "update")
+        facts = [("trained", f"{epochs}, {updates}, {count_in_words(self.rows_trained, 'row')}")]
+        facts += [("weights", f"{self.kept.whose}: best {self.kept.metric}")] if self.kept is not None else []
+        facts += [("ended", self.stopped.text)] if self.stopped is not None else []
+        facts += [("warnings", str(len(self.warnings)))] if self.warnings else []
+        return [*facts, ("model", str(self.model) or "none")]
+
+    def _streams(self) -> dict[str, dict[str, float]]:
+        """Returns the last metrics by stream, training first."""
+        order = [Stream.TRAIN.value, Stream.VALIDATION.value]
+        return {stream: self.metrics[stream] for stream in order if self.metrics.get(stream)}
+
+    def _by_prefix(self) -> list[tuple[str, dict[str, float]]]:
+        return [(_VALIDATION if name == Stream.VALIDATION.value else "", v) for name, v in self._streams().items()]
+
+    @property
+    def history(self) -> HistoryTable:
+        """A pandas DataFrame of each epoch's metrics, with Keras's names: `loss`, `mae`, `val_loss`, `val_mae`.
+
+        And `epoch`, from 1 on, and `step`.
 
         Raises:
             StorageError: the run's files cannot be read.
         """
-        import pandas as pd  # noqa: PLC0415 - half a second that only who asks for it spends
+        from sparktf.api.history_table import history_of  # noqa: PLC0415 - pandas: half a second for whoever asks for it
 
-        rows: dict[int, dict[str, Any]] = {}
-        for seen in self._metrics():
-            row = rows.setdefault(seen.epoch, {"epoch": seen.epoch + 1})
-            row["step"] = max(seen.step, row.get("step", 0))
-            prefix = _VALIDATION if seen.stream is Stream.VALIDATION else ""
-            row |= {f"{prefix}{name}": value for name, value in seen.values.items()}
-        return pd.DataFrame([rows[epoch] for epoch in sorted(rows)])
+        return history_of(self._metrics())
 
     def plot(self) -> HistoryChart:
         """Returns a chart of each metric over the epochs, of the training and the held-out rows; notebooks show it."""

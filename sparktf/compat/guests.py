@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sparktf.clock import Clock
-from sparktf.config.timeouts import TimeoutsConfig
+from sparktf.compat.guest_settings import check_guest_slots, guest_timeouts
 from sparktf.driver.attempt.functions import SERVING
 from sparktf.driver.code.function_module import name_functions
 from sparktf.driver.gang.function_gang import FunctionGang
@@ -33,12 +33,17 @@ from sparktf.executor.detached_agent import start_beside
 from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed_guests
 from sparktf.feed.channel.client import connected
 from sparktf.feed.channel.guest_feed import END
+from sparktf.told import log_of
 from sparktf.wire.flight import call_options
 from sparktf.wire.guest import GuestNode, GuestPlace
 
 _TICK_S = 0.2
 _CAUSE_S = 5.0
 """Time for a node to report why a feed failed."""
+_TELL_S = 60.0
+"""Interval of saying who is waited for."""
+
+_log = log_of(__name__)
 
 Main = Callable[[GuestNode, Any], Any]
 
@@ -64,6 +69,10 @@ class Guests(FunctionGang):
             fed: Whether Spark feeds the nodes that are no servers.
             reserve_s: The time for all nodes to come.
             here: The number of first nodes that run beside the driver.
+
+        Raises:
+            PreflightError: there are fewer slots than nodes.
+            ConfigError: a setting of Spark's for the nodes is wrong, or the function cannot be sent.
         """
         self._spark = spark
         self._template = {number: (job, i) for job, nodes in template.items() for i, number in enumerate(nodes)}
@@ -75,7 +84,10 @@ class Guests(FunctionGang):
         self._scratch = Path(str(spark.sparkContext._temp_dir))
         self._code = self._scratch / "functions"
         self._function = name_functions({"main": main}, self._code)["main"]
-        super().__init__(self._spark_site, len(self._template), TimeoutsConfig())
+        conf = dict(spark.sparkContext.getConf().getAll())
+        task_cpus = int(conf.get("spark.task.cpus", "1"))
+        check_guest_slots(slots_of(spark), task_cpus, len(self._template) - here, "num_executors")
+        super().__init__(self._spark_site, len(self._template), guest_timeouts(conf))
 
     def start(self) -> None:
         """Reserves the nodes and starts the function on each; returns when all of them have begun.
@@ -142,13 +154,16 @@ class Guests(FunctionGang):
         places = {"default_fs": guests[0].default_fs, "working_dir": guests[0].working_dir}
         return {"id": self._id, "cluster_template": template, "num_executors": len(guests), **places}
 
-    def feed(self, rows: RDD[Any]) -> None:
+    def feed(self, rows: RDD[Any], timeout_s: float) -> None:
         """Feeds all rows, and returns when they were taken, or no node wants more.
+
+        Args:
+            timeout_s: For a function that has rows to take some; it fails otherwise.
 
         Raises:
             SparkTFError: a node failed, or rows cannot be fed.
         """
-        settings = self._feed_settings()
+        settings = self._feed_settings(timeout_s)
 
         def feed_partition(split: int, part: Any) -> Any:
             feed_guests(split, part, settings)
@@ -156,18 +171,25 @@ class Guests(FunctionGang):
 
         self._run(lambda: rows.mapPartitionsWithIndex(feed_partition).count())
 
-    def answers(self, rows: RDD[Any]) -> RDD[Any]:
-        """Returns the results of all rows, evaluated lazily."""
-        settings = self._feed_settings()
+    def answers(self, rows: RDD[Any], timeout_s: float) -> RDD[Any]:
+        """Returns the results of all rows, evaluated lazily; `timeout_s` as in `feed`, also to give results."""
+        settings = self._feed_settings(timeout_s)
         return rows.mapPartitionsWithIndex(partial(answer_guests, settings=settings))
 
-    def _feed_settings(self) -> GuestFeedSettings:
+    def _feed_settings(self, timeout_s: float) -> GuestFeedSettings:
         self.check()
         functions = self.functions
         with self.roster.changed:
             places = functions.places()
         deals = len(places) > 1 and not any(guest.job == "ps" for guest in functions.guests.values())
-        return GuestFeedSettings(self.access, places, deals, self._timeouts.driver_lost)
+        return GuestFeedSettings(
+            self.access,
+            places,
+            deals,
+            driver_lost_s=self._timeouts.driver_lost,
+            feed_timeout_s=timeout_s,
+            cause_s=self.roster.rhythm.silence_s + _CAUSE_S,
+        )
 
     def _run(self, job: Callable[[], Any]) -> None:
         """Runs a job of Spark's that feeds; ends it at the first failure of a node."""
@@ -220,6 +242,7 @@ class Guests(FunctionGang):
             self.check()
             for place in self.functions.places():
                 self._end_feed(place)
+            self.clock.every("guests-wait", _TELL_S, self._tell_who_is_missing)
             self.await_until(lambda: self.functions.is_done, timeout_s)
             if grace_s:
                 until_s = self.clock.now_s() + grace_s
@@ -227,16 +250,29 @@ class Guests(FunctionGang):
         finally:
             self.close()
 
+    def _tell_who_is_missing(self) -> bool:
+        """Logs which nodes are waited for; returns whether there are any."""
+        with self.roster.changed:
+            goes_on = not self.is_closed and self.cause is None and not self.functions.is_done
+            if goes_on:
+                _log.warning("TFCluster.shutdown() waits: %s", self.unreturned)
+            return goes_on
+
     def _end_feed(self, place: GuestPlace) -> None:
+        """Tells a node that no more rows come; of one that does not listen, waits for what became of it."""
         access, functions = self.access, self.functions
-        try:
-            with connected(place.data, access.tls) as (client, _):
-                list(client.do_action(flight.Action(END, b""), call_options(access.secret)))
-        except (flight.FlightError, NodeLostError) as error:
-            node = next(node for node, guest in functions.guests.items() if guest.number == place.number)
-            if functions.trainers[node].finished is None:
-                self.await_until(lambda: functions.trainers[node].finished is not None, _CAUSE_S)
-                raise NodeLostError(f"node {place.number} cannot be told that no more rows come: {error}") from error
+        node = next(node for node, guest in functions.guests.items() if guest.number == place.number)
+        deadline_s = self.clock.now_s() + self.roster.rhythm.silence_s + _CAUSE_S
+        while functions.trainers[node].finished is None:
+            try:
+                with connected(place.data, access.tls) as (client, _):
+                    list(client.do_action(flight.Action(END, b""), call_options(access.secret, _CAUSE_S)))
+                return
+            except (flight.FlightError, NodeLostError) as error:
+                self.check()
+                if self.clock.now_s() > deadline_s:
+                    raise NodeLostError(f"{node} cannot be told that no more rows come: {error}") from error
+                self.tick()
 
 
 class _Agents:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from sparktf.config.section import Section
 
-_MOST_VALUES = 50
+MOST_VALUES = 50
 """Half of the commonest values that are counted, so that a forbidden value is among these."""
 
 
@@ -49,7 +49,7 @@ class ColumnBounds(Section):
         default=None, description="Least and greatest number of distinct values, which is known within some 5 %."
     )
     values: tuple[bool | int | float | str, ...] | None = Field(
-        default=None, min_length=1, max_length=_MOST_VALUES, description="The only values that there may be."
+        default=None, min_length=1, max_length=MOST_VALUES, description="The only values that there may be."
     )
     length: Range | None = Field(default=None, description="Least and greatest length of a list, or bytes of a value.")
 

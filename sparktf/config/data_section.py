@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from sparktf.config.checks import ChecksConfig
 from sparktf.config.ready import ReadyConfig
@@ -77,6 +85,34 @@ def _feature(value: Any) -> Any:
 
 
 FeatureSetting = Annotated[FeatureConfig, BeforeValidator(_feature)]
+
+ONLY_INPUT = "inputs"
+"""The name of an input that is given by its columns alone: a model with one input takes it by any name."""
+
+
+def named_features(value: Any, *, is_learned: bool) -> Any:
+    """Returns features by name, where columns are given without: those of a model's only input, or only output.
+
+    Args:
+        value: As in `data.inputs`, a column, or a list of columns.
+        is_learned: Whether these are targets.
+
+    Raises:
+        ValueError: several targets are given, which may be one output or several.
+    """
+    if isinstance(value, str):
+        return {value: value}
+    if not isinstance(value, (list, tuple)) or not value or not all(isinstance(column, str) for column in value):
+        return value
+    if not is_learned:
+        return {ONLY_INPUT: list(value)}
+    if len(value) == 1:
+        return {value[0]: value[0]}
+    names = ", ".join(f"{column}: {column}" for column in value)
+    raise ValueError(
+        f"a list of {len(value)} columns may be one output or several: write {{{names}}} for an output each, or "
+        f"{{<output>: [{', '.join(value)}]}} for one that has them all"
+    )
 
 
 class ValidationConfig(Section):
@@ -157,10 +193,13 @@ class DataConfig(Section):
         description="Statistics of the columns, and bounds of these ([data-checks.md](../nights/data-checks.md)).",
     )
     inputs: dict[str, FeatureSetting] = Field(
-        min_length=1, description="Model input name -> column, list of columns, or a feature."
+        min_length=1,
+        description="Model input name -> column, list of columns, or a feature. A list of columns alone is packed into "
+        "the only input.",
     )
     targets: dict[str, FeatureSetting] = Field(
-        min_length=1, description="Model output name -> column or feature to learn."
+        min_length=1,
+        description="Model output name -> column or feature to learn. A column alone is what the only output learns.",
     )
     sample_weight: str | dict[str, str] | None = Field(
         default=None, description="Column that weights each row's loss, or one per output."
@@ -235,6 +274,11 @@ class DataConfig(Section):
 
     def _named(self) -> list[str]:
         return [key for key in ("path", "table", "sql", "source") if getattr(self, key) is not None]
+
+    @field_validator("inputs", "targets", mode="before")
+    @classmethod
+    def _columns_alone(cls, value: Any, info: ValidationInfo) -> Any:
+        return named_features(value, is_learned=info.field_name == "targets")
 
     @model_validator(mode="after")
     def _source_is_one(self) -> Self:

@@ -97,7 +97,7 @@ class OutputConfig(Section):
     )
     mlflow: MlflowConfig | None = Field(
         default=None,
-        description="Whether MLflow learns of the run; needs `pip install 'sparktf[mlflow]'` where the driver runs.",
+        description="Whether MLflow learns of the run; needs `pip install mlflow-skinny` where the driver runs.",
     )
     on_end: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = Field(
         default=None,

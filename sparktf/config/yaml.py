@@ -8,6 +8,7 @@ becomes a `BareSwitch`: text that a bool field accepts, and that free-form keys 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -127,6 +128,18 @@ def load_yaml(text: str) -> Any:
 def dump_yaml(value: Any) -> str:
     """Returns YAML that `load_yaml` reads back as an equal value (tuples as lists)."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def flow_yaml(value: Any) -> str:
+    """Returns a value as YAML on one line, which `load_yaml` reads back as an equal value (tuples as lists).
+
+    Text in which YAML would break a line is text alone: no numbers stand beside it.
+    """
+    options: dict[str, Any] = {"sort_keys": False, "default_flow_style": True, "width": math.inf}
+    shown = str(yaml.dump(value, Dumper=_Dumper, allow_unicode=True, **options)).removesuffix("...\n").strip()
+    if len(shown.splitlines()) > 1:
+        return str(yaml.dump(value, Dumper=_Dumper, default_style='"', **options)).strip()
+    return shown
 
 
 def _check_size(root: yaml.Node, limit: int) -> None:

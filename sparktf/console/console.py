@@ -104,10 +104,11 @@ class Display:
         rows = sum(p.rows_trained for p in nodes if p.epoch == front.epoch) + before
         loss = "" if front.loss is None else f"  loss {front.loss:.4f}"
         phases = {p.phase for p in nodes} - {"training"}
+        rate = self._rate(now_s, front.epoch * planned + rows)
+        left = left_in_words((self._epochs - front.epoch) * planned - rows, rate) if planned else ""
         self._show(
             f"epoch {front.epoch + 1}/{self._epochs}  step {front.step:,}  rows {rows:,}{_of(planned)}"
-            f"  {self._rate(now_s, front.epoch * planned + rows):,.0f} rows/s{loss}"
-            + (f"  ({', '.join(sorted(phases))})" if phases else ""),
+            f"  {rate:,.0f} rows/s{loss}{left}" + (f"  ({', '.join(sorted(phases))})" if phases else ""),
             now_s,
         )
 
@@ -172,6 +173,22 @@ class _NotebookLine:
 
 
 _COLOURS = {Verdict.DONE: "green", Verdict.GATED: "yellow", Verdict.NOT_READY: "yellow", Verdict.OWNED: "yellow"}
+
+
+def left_in_words(rows: int, rate: float) -> str:
+    """Returns about how long the training of rows takes; "" where there are none, or nothing moves.
+
+    Args:
+        rows: Those that are to be trained until the end.
+        rate: Rows per second.
+    """
+    if rows <= 0 or rate <= 0:
+        return ""
+    left_s = rows / rate
+    if left_s < 60:
+        return f"  {left_s:.0f} s left"
+    minutes = round(left_s / 60)
+    return f"  {minutes} min left" if minutes < 90 else f"  {left_s / 3600:.1f} h left"
 
 
 def ending_of(result: RunResult) -> str:

@@ -242,8 +242,12 @@ class Run:
         finally:
             feeding.cancel()
             limit_s = self._config.timeouts.stop + rhythm_of(self._config).silence_s
-            if not gang.end_attempt(attempt, limit_s):
-                self._journal.warn("some trainers did not stop in time")
+            try:
+                if not gang.end_attempt(attempt, limit_s):
+                    self._journal.warn("some trainers did not stop in time")
+            except BaseException:  # interrupted: the commit that is under way ends all the same
+                watch.leave(limit_s)
+                raise
             if outcome is not Outcome.FAILED:
                 watch.leave(limit_s)
             facts = self._site.facts(replacements.seating.agents)

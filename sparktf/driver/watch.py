@@ -33,6 +33,7 @@ class Due(NamedTuple):
     carried: Carried | None  # Weights from another run's model, once known
     metrics: list[Metrics]  # Not shown yet; `warnings` likewise
     warnings: list[str]
+    printed: list[str]
     progress: list[Progress]
     evaluates: bool  # The training is done, and the evaluator is not
 
@@ -56,6 +57,7 @@ class Watch:
     course: AttemptCourse = field(init=False)
     _shown: int = 0
     _warned: int = 0
+    _printed: int = 0
     _mourned: Sequence[str] = ()
     _room_is_known: bool = False
     _carried_is_said: bool = False
@@ -158,11 +160,12 @@ class Watch:
             ready = next(iter(attempt.trainers.values())).ready
             metrics, self._shown = attempt.metrics[self._shown :], len(attempt.metrics)
             warnings, self._warned = attempt.warnings[self._warned :], len(attempt.warnings)
+            printed, self._printed = attempt.printed[self._printed :], len(attempt.printed)
             progress, evaluates = attempt.progress(), attempt.evaluation.is_waited_for(attempt.trainers)
             now_s, is_last = self.gang.site.clock.now_s(), outcome is not Outcome.RUNNING
             self.course.look(now_s, attempt.trainers, attempt.epochs, is_last=is_last)
         weights, carried = (ready.weights, ready.carried) if ready else (None, None)
-        return Due(outcome, commits, weights, carried, metrics, warnings, progress, evaluates)
+        return Due(outcome, commits, weights, carried, metrics, warnings, printed, progress, evaluates)
 
     # ---- act ----
 
@@ -177,6 +180,8 @@ class Watch:
         for reported in due.metrics:
             self.display.metrics(reported)
             self.emit(MetricsSeen.model_validate(reported.model_dump()))
+        for line in due.printed:
+            self.display.say(line, "dim")
         for text in due.warnings:
             self.warn_once(text)
         if self.course.is_due(self.gang.site.clock.now_s()):

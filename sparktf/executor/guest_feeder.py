@@ -13,16 +13,17 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from sparktf.errors import BadValueError, NodeLostError
+from sparktf.errors import BadValueError, ModelError, NodeLostError, SparkTFError
+from sparktf.executor.guest_watch import GuestWatch
 from sparktf.executor.identity import executor_identity
 from sparktf.feed.channel.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
 from sparktf.feed.channel.client import connected
-from sparktf.feed.channel.guest_feed import WRAPPED, unwrapped, wrapped
+from sparktf.feed.channel.guest_feed import ANSWER, PUT, WRAPPED, unwrapped, wrapped
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action
 from sparktf.wire.data import SplitEnd
 from sparktf.wire.flight import call_options
-from sparktf.wire.guest import Deal, DealRequest, GuestPlace
+from sparktf.wire.guest import Deal, DealRequest, GuestCall, GuestPlace
 from sparktf.wire.security import ControlAccess
 
 _CHUNK_ROWS = 2048
@@ -36,6 +37,8 @@ class GuestFeedSettings:
     places: tuple[GuestPlace, ...]  # Addresses of the nodes that take rows
     deals: bool  # Whether all of them get equally many rows; else only nodes of the task's executor get its rows
     driver_lost_s: float
+    feed_timeout_s: float  # For a function to take rows, or give results
+    cause_s: float  # For the driver to learn why a node is gone
 
 
 def feed_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> None:
@@ -43,6 +46,7 @@ def feed_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) ->
 
     Raises:
         BadValueError: no column can hold some rows.
+        ModelError: the function failed, or is late.
         NodeLostError: a node is gone.
     """
     batches = _batches(split, rows)
@@ -51,11 +55,11 @@ def feed_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) ->
         return
     try:
         if settings.deals:
-            _deal(itertools.chain([first], batches), settings)
+            _deal(split, itertools.chain([first], batches), settings)
         else:
-            _send_all(itertools.chain([first], batches), _nearest(split, settings.places), settings)
-    except flight.FlightError as error:
-        raise NodeLostError(f"partition {split}: a node did not take all rows: {_line(error)}") from error
+            _send_all(split, itertools.chain([first], batches), _nearest(split, settings.places), settings)
+    except (flight.FlightError, NodeLostError) as error:
+        raise _explained(f"partition {split}: a node did not take all rows", error, settings) from error
 
 
 def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> Iterator[Any]:
@@ -68,10 +72,10 @@ def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) 
     try:
         with ExitStack() as stack:
             client, _ = stack.enter_context(connected(place.data, settings.access.tls))
-            descriptor = flight.FlightDescriptor.for_command(b"answer")
-            writer, reader = client.do_exchange(descriptor, call_options(settings.access.secret))
+            writer, reader = client.do_exchange(_call(ANSWER, split, settings), call_options(settings.access.secret))
             pool = stack.enter_context(ThreadPoolExecutor(1, "answers"))
             stack.callback(reader.cancel)  # if the caller stops early: then nothing waits for room any more
+            stack.enter_context(GuestWatch(settings.access, settings.driver_lost_s).during(reader.cancel))
             sent = pool.submit(_send, writer, itertools.chain([first], batches))
             try:
                 for chunk in reader:
@@ -80,8 +84,21 @@ def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) 
                 sent.result()  # raises the error of sending, if that ended the call
                 raise
             sent.result()
-    except flight.FlightError as error:
-        raise NodeLostError(f"partition {split}: a node did not give its results: {_line(error)}") from error
+    except (flight.FlightError, NodeLostError) as error:
+        raise _explained(f"partition {split}: a node did not give its results", error, settings) from error
+
+
+def _call(name: str, split: int, settings: GuestFeedSettings) -> flight.FlightDescriptor:
+    call = GuestCall(partition=split, feed_timeout_s=settings.feed_timeout_s)
+    return flight.FlightDescriptor.for_command(f"{name} {call.model_dump_json()}".encode())
+
+
+def _explained(what: str, error: Exception, settings: GuestFeedSettings) -> SparkTFError:
+    """Returns the reason why a node did not take rows or give results, as the node or the driver knows it."""
+    if isinstance(error, flight.FlightError) and error.extra_info:
+        return ModelError(error.extra_info.decode())
+    said = GuestWatch(settings.access, settings.driver_lost_s).cause(settings.cause_s)
+    return NodeLostError(f"{what}: {_line(error)}") if said is None else said
 
 
 def _send(writer: flight.FlightStreamWriter, batches: Iterable[pa.RecordBatch]) -> None:
@@ -109,11 +126,11 @@ def _batches(split: int, rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
         before += len(chunk)
 
 
-def _deal(batches: Iterable[pa.RecordBatch], settings: GuestFeedSettings) -> None:
+def _deal(split: int, batches: Iterable[pa.RecordBatch], settings: GuestFeedSettings) -> None:
     """Sends equally many rows to each node, over all partitions."""
     driver = ControlClient(settings.access)
     with ExitStack() as stack:
-        writers = [_Writer(stack, place, settings) for place in settings.places]
+        writers = [_Writer(stack, split, place, settings) for place in settings.places]
         for batch in batches:
             request = DealRequest(rows=batch.num_rows)
             deal = driver.call_patiently(Action.DEAL, request, Deal, patience_s=settings.driver_lost_s)
@@ -131,9 +148,9 @@ def _deal(batches: Iterable[pa.RecordBatch], settings: GuestFeedSettings) -> Non
             writer.wait()
 
 
-def _send_all(batches: Iterable[pa.RecordBatch], place: GuestPlace, settings: GuestFeedSettings) -> None:
+def _send_all(split: int, batches: Iterable[pa.RecordBatch], place: GuestPlace, settings: GuestFeedSettings) -> None:
     with ExitStack() as stack:
-        writer = _Writer(stack, place, settings)
+        writer = _Writer(stack, split, place, settings)
         for batch in batches:
             writer.write(batch)
         writer.end()
@@ -143,10 +160,10 @@ def _send_all(batches: Iterable[pa.RecordBatch], place: GuestPlace, settings: Gu
 class _Writer:
     """A call that sends rows to one node."""
 
-    def __init__(self, stack: ExitStack, place: GuestPlace, settings: GuestFeedSettings) -> None:
+    def __init__(self, stack: ExitStack, split: int, place: GuestPlace, settings: GuestFeedSettings) -> None:
         client, _ = stack.enter_context(connected(place.data, settings.access.tls))
-        descriptor = flight.FlightDescriptor.for_command(b"put")
-        self._writer, self._reader = client.do_put(descriptor, WRAPPED, call_options(settings.access.secret))
+        call, options = _call(PUT, split, settings), call_options(settings.access.secret)
+        self._writer, self._reader = client.do_put(call, WRAPPED, options)
         stack.callback(self._writer.close)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -168,4 +185,5 @@ def _nearest(split: int, places: Sequence[GuestPlace]) -> GuestPlace:
 
 
 def _line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]
+    line = (str(error).splitlines() or [type(error).__name__])[0]
+    return line.partition(" gRPC client debug context:")[0][:300]

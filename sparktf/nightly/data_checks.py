@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import ValidationError
@@ -215,24 +215,20 @@ def _drift(key: str, bounds: DriftBounds, now: TableStatistics, then: Baseline) 
         yield from _of_range(f"{key}.row_ratio", "", what, now.rows / old.rows, bounds.row_ratio)
     if bounds.columns:
         yield from _changed_columns(f"{key}.columns", now.columns, old.columns, run)
-    for name, column in now.columns.items():
-        before = old.columns.get(name)
-        if before is None or not now.rows_read or not old.rows_read or name in bounds.ignore:
-            continue
-        rows = (now.rows_read, old.rows_read)
-        shares = (column.nulls / rows[0], before.nulls / rows[1])
+    for pair in comparable_columns(now, old, bounds.ignore):
+        shares = (pair.now.nulls / pair.rows[0], pair.before.nulls / pair.rows[1])
         if bounds.null_share is not None and abs(shares[0] - shares[1]) > bounds.null_share:
             yield Finding(
                 f"{key}.null_share",
-                name,
+                pair.name,
                 f"{shares[0]:.3%} of the rows are null, {shares[1]:.3%} in {run}: that is more than "
                 f"{bounds.null_share:.3%} apart",
             )
-        if "array" not in column.type and "array" not in before.type:
-            yield from _apart(key, bounds, _Pair(name, column, before, rows, name in now.labels), run)
+        if has_distance(pair):
+            yield from _apart(key, bounds, pair, run)
 
 
-class _Pair(NamedTuple):
+class ColumnPair(NamedTuple):
     """A column now and before, with the number of rows read of each."""
 
     name: str
@@ -241,21 +237,44 @@ class _Pair(NamedTuple):
     rows: tuple[int, int]
     is_label: bool
 
+    @property
+    def are_numbers(self) -> bool:
+        """Whether both are numbers."""
+        return self.now.numbers is not None and self.before.numbers is not None
 
-def _apart(key: str, bounds: DriftBounds, pair: _Pair, run: str) -> Iterator[Finding]:
+    def distance(self, *, as_label: bool) -> tuple[str, float]:
+        """Returns the name of the distance that applies, and how far apart the values are by it."""
+        columns = (self.now, self.before)
+        are_classes = all(has_all_values(column, n) for column, n in zip(columns, self.rows, strict=True))
+        if not self.are_numbers or (as_label and are_classes):
+            return "L-infinity distance", infinity_distance(*columns, self.rows)
+        return "Jensen-Shannon divergence", divergence(*columns, self.rows)
+
+
+def comparable_columns(
+    now: TableStatistics, old: TableStatistics, ignored: Collection[str] = ()
+) -> Iterator[ColumnPair]:
+    """Yields the columns that are in both, without those that are ignored."""
+    for name, column in now.columns.items():
+        before = old.columns.get(name)
+        if before is not None and now.rows_read and old.rows_read and name not in ignored:
+            yield ColumnPair(name, column, before, (now.rows_read, old.rows_read), name in now.labels)
+
+
+def has_distance(pair: ColumnPair) -> bool:
+    """Whether there is a distance of such values: there is none of lists."""
+    return "array" not in pair.now.type and "array" not in pair.before.type
+
+
+def _apart(key: str, bounds: DriftBounds, pair: ColumnPair, run: str) -> Iterator[Finding]:
     """Yields the findings on a column whose values are too far from the baseline's."""
-    columns = (pair.now, pair.before)
-    are_numbers = all(column.numbers is not None for column in columns)
     setting, bound = "label", bounds.label
     if not pair.is_label or bound is None:
-        setting, bound = ("js", bounds.js) if are_numbers else ("linf", bounds.linf)
+        setting, bound = ("js", bounds.js) if pair.are_numbers else ("linf", bounds.linf)
     if bound is None:
         return
-    are_classes = all(has_all_values(column, n) for column, n in zip(columns, pair.rows, strict=True))
-    by_value = not are_numbers or (setting == "label" and are_classes)
-    apart = (infinity_distance if by_value else divergence)(*columns, pair.rows)
+    what, apart = pair.distance(as_label=setting == "label")
     if apart > bound:
-        what = "L-infinity distance" if by_value else "Jensen-Shannon divergence"
         yield Finding(f"{key}.{setting}", pair.name, f"the {what} from {run} is {apart:.4f}, above {bound:g}")
 
 

@@ -199,7 +199,7 @@ def main() -> int:
     try:
         from mlflow import MlflowClient  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        print(f"{error.name} is not installed: pip install 'sparktf[mlflow]' where the driver runs")
+        print(f"{error.name} is not installed: pip install mlflow-skinny where the driver runs")
         return 1
     try:
         note = MlflowNote.model_validate_json(sys.stdin.buffer.read())

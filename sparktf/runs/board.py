@@ -19,9 +19,9 @@ from sparktf.clock import Clock
 from sparktf.errors import PreflightError, StorageError, StorageNotFoundError
 from sparktf.knobs import KNOBS
 from sparktf.nightly import errand
-from sparktf.rundir import SERVING, RunDirectory, is_name
-from sparktf.runs.finding import RunsRoot, find_run
-from sparktf.storage.base import FileEntry, Storage, name_of
+from sparktf.rundir import RunDirectory
+from sparktf.runs.finding import RunsRoot, find_run, is_name_of_runs, run_ids
+from sparktf.storage.base import FileEntry, Storage
 from sparktf.storage.file_systems import FileSystems
 
 _URL = re.compile(r"\bat (https?://\S+)")
@@ -48,7 +48,7 @@ def find_subject(systems: FileSystems, run: str, output: RunsRoot | None) -> Sub
         ConfigError: there is no such run or name; names the nearest ones.
         StorageError: the storage failed.
     """
-    if output is not None and _is_name_of_runs(run, output):
+    if output is not None and is_name_of_runs(run, output):
         return Subject(output.storage, run, lambda: _of_name(output, run))
     found = find_run(systems, run, output)
     return Subject(found.storage, found.title, lambda: {"": found.rundir.tensorboard})
@@ -106,7 +106,7 @@ class TensorBoard:
     def __init__(self, folder: Path, flags: Sequence[str]) -> None:
         """Starts it. Raises `PreflightError` if this environment has none."""
         if importlib.util.find_spec("tensorboard") is None:
-            raise PreflightError("TensorBoard is not installed: pip install 'sparktf[tensorboard]'")
+            raise PreflightError("TensorBoard is not installed: pip install tensorboard")
         own = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), *flags]
         self._lines: list[str] = []
         self._url = ""
@@ -206,19 +206,6 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(above, ignore_errors=True)
 
 
-def _is_name_of_runs(text: str, output: RunsRoot) -> bool:
-    is_run = output.name is not None and _is_folder(output, f"{output.name}/{text}")
-    return is_name(text) and not is_run and _is_folder(output, text)
-
-
-def _is_folder(output: RunsRoot, path: str) -> bool:
-    try:
-        return output.storage.stat(f"{output.root}/{path}").is_dir
-    except StorageNotFoundError:
-        return False
-
-
 def _of_name(output: RunsRoot, name: str) -> dict[str, str]:
-    entries = output.storage.list(f"{output.root}/{name}")
-    runs = [name_of(entry.path) for entry in entries if entry.is_dir]
-    return {run: RunDirectory(output.root, name, run).tensorboard for run in runs if is_name(run) and run != SERVING}
+    runs = run_ids(output.storage, output.root, name)
+    return {run: RunDirectory(output.root, name, run).tensorboard for run in runs}

@@ -16,7 +16,7 @@ from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import ConfigError, StorageNotFoundError
 from sparktf.nightly.history import names_in_history
 from sparktf.results.result import RunResult
-from sparktf.rundir import RunDirectory, is_name
+from sparktf.rundir import SERVING, RunDirectory, is_name
 from sparktf.storage.base import Storage, is_hidden, name_of
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.results import read_result
@@ -103,6 +103,15 @@ def need_output(found: RunsRoot | None) -> RunsRoot:
     return found
 
 
+def need_name(name: str | None, output: RunsRoot) -> str:
+    """Returns a name as given, else the configuration's. Raises `ConfigError` without either: names those there."""
+    if found := name or output.name:
+        return found
+    names = _folders(output.storage, output.root)
+    known = f": {output.root} has {', '.join(sorted(names)[:_NAMED])}{' ...' * (len(names) > _NAMED)}" if names else ""
+    raise ConfigError(f"no name is given: give NAME or --config FILE{known}")
+
+
 def find_run(systems: FileSystems, run: str, output: RunsRoot | None) -> FoundRun:
     """Returns the run that a person names.
 
@@ -126,6 +135,17 @@ def find_run(systems: FileSystems, run: str, output: RunsRoot | None) -> FoundRu
     if is_name(name) and is_name(run_id_of_path) and _is_run(storage, path):
         return FoundRun(storage, RunDirectory(root, name, run_id_of_path))
     raise ConfigError(_no_run(run, [*names, run_id] if is_below else [run], output))
+
+
+def is_name_of_runs(text: str, output: RunsRoot) -> bool:
+    """Whether a person names all runs of a name, and not one run. Raises `StorageError`."""
+    is_run = output.name is not None and _is_folder(output, f"{output.name}/{text}")
+    return is_name(text) and not is_run and _is_folder(output, text)
+
+
+def run_ids(storage: Storage, root: str, name: str) -> list[str]:
+    """Returns the ids of all runs of a name. Raises `StorageError`."""
+    return [run for run in _folders(storage, f"{root}/{name}") if is_name(run) and run != SERVING]
 
 
 def name_with_history(name: str, output: RunsRoot) -> str:
@@ -171,6 +191,13 @@ def _folders(storage: Storage, path: str) -> list[str]:
     except StorageNotFoundError:
         return []
     return [name for name, is_dir in names if is_dir and not is_hidden(name)]
+
+
+def _is_folder(output: RunsRoot, path: str) -> bool:
+    try:
+        return output.storage.stat(f"{output.root}/{path}").is_dir
+    except StorageNotFoundError:
+        return False
 
 
 def _is_run(storage: Storage, path: str) -> bool:

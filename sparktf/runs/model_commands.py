@@ -17,7 +17,7 @@ from sparktf.published.mlmodel import mlmodel_of
 from sparktf.published.release import Release, release_of
 from sparktf.published.serving import Serving, Version
 from sparktf.rundir import RunDirectory, check_name
-from sparktf.runs.finding import RunsRoot, make_plain_console
+from sparktf.runs.finding import FoundRun, RunsRoot, make_plain_console
 from sparktf.storage.base import Storage
 from sparktf.storage.transactions.results import read_result
 
@@ -66,22 +66,18 @@ def rollback(output: RunsRoot, name: str, to: int | None) -> str:
     return f"{name}: version {number} is current{came}: {serving.path}/{number}"
 
 
-def promote(output: RunsRoot, run: str) -> str:
+def promote(run: FoundRun) -> str:
     """Makes the model of a run the current version; returns the message.
 
     Raises:
-        ConfigError: `run` is not NAME/RUN_ID, or that run has not ended well.
+        ConfigError: that run has not ended well.
         ModelContractError: it has exported no model.
         StorageError: the storage failed.
     """
-    storage, root, _ = output
-    name, slash, run_id = run.rpartition("/")
-    if not slash:
-        raise ConfigError(f"{run!r} names no run: write NAME/RUN_ID")
-    rundir = RunDirectory(root, name, run_id)
-    serving = Serving(storage, root, rundir.name)
+    storage, rundir = run
+    serving = Serving(storage, rundir.root, rundir.name)
     number = serving.promote(stored_release(storage, rundir, time.time()))
-    return f"{name}: version {number}, of run {run_id}, is current: {serving.path}/{number}"
+    return f"{rundir.name}: version {number}, of run {rundir.run_id}, is current: {serving.path}/{number}"
 
 
 def stored_release(storage: Storage, rundir: RunDirectory, now_s: float) -> Release:

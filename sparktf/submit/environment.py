@@ -106,7 +106,6 @@ def spark_environment(
     # machine's PYTHONPATH before everything in the containers; a driver here needs it.
     dropped = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", *(("PYTHONPATH",) if in_cluster else ())}
     kept = {k: v for k, v in os.environ.items() if k not in dropped}
-    kept.setdefault("PYTHONWARNINGS", "ignore:PySpark does not yet fully support pandas:FutureWarning")
     if verdict is not None:
         kept[VARIABLE] = str(verdict)
     return {**kept, "SPARK_HOME": str(programs.spark_home), "SPARK_SUBMIT_OPTS": options}

@@ -9,12 +9,18 @@ import faulthandler
 import importlib
 import json
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sparktf.feed.channel.guest_feed import GuestQueue, GuestServer
+from sparktf.errors import ModelError
+from sparktf.feed.channel.guest_feed import POOL, GuestServer
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.process.ports import started
+from sparktf.trainer import joined_server
+from sparktf.trainer.node.ending import fail
 from sparktf.trainer.node.report import Reporter
 from sparktf.trainer.preload import put_off_rare
 from sparktf.wire.channel import ControlClient
@@ -46,6 +52,8 @@ def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -
     queue = GuestQueue(_MOST_NBYTES) if node.is_fed else None
     address = None
     if queue is not None:
+        queue.others = partial(_has_threads, frozenset(threading.enumerate()))
+        queue.failed = lambda error: fail(error, spec, reporter, work)
         access = client.access
         host = spec.cluster.address(spec.node).rpartition(":")[0]
         folder = work / "feed"
@@ -56,13 +64,32 @@ def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -
     ready = Ready(**spec.sender, replicas=1, keras="none", versions={}, weights=0, data=address)
     reporter.send(Action.READY, ready)
     faulthandler.cancel_dump_traceback_later()
-    reporter.enter("training")
+    reporter.tell_phase(joined_server.phase)
     put_off_rare()
     module, _, name = spec.function.partition(":")
     main: NodeFunction = getattr(importlib.import_module(module), name)
-    main(node, queue)
+    function = f"{main.__name__} on {spec.node}"
     if queue is not None:
-        queue.terminate()  # feeders need not wait any longer
+        queue.function = function
+    _call(function, main, node, queue)
+    if queue is not None:
+        queue.returned()  # feeders need not wait any longer
     reporter.send(Action.FINISHED, Finished(**spec.sender, step=0, model=()))
     reporter.enter("finished")
     reporter.finish()
+
+
+def _call(function: str, main: NodeFunction, node: GuestNode, queue: GuestQueue | None) -> None:
+    """Calls the function. One that leaves by `sys.exit()` as a script may, without an error, has returned."""
+    try:
+        main(node, queue)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise ModelError(f"{function} ended by sys.exit({end.code!r})") from end
+
+
+def _has_threads(own: Collection[threading.Thread]) -> bool:
+    """Whether the function has started threads in Python, besides the node's `own`; or takes rows on another one."""
+    if threading.current_thread() is not threading.main_thread():
+        return True
+    return any(thread not in own and not thread.name.startswith((POOL, "Dummy-")) for thread in threading.enumerate())

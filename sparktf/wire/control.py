@@ -40,6 +40,7 @@ class Action(enum.StrEnum):
     FINISHED = "finished"
     FAILED = "failed"
     WARNING = "warning"
+    PRINTED = "printed"
     LEASE = "lease"
     SEALED = "sealed"
     WORK = "work"
@@ -244,5 +245,11 @@ class Failed(NodeMessage):
 
 class Warned(NodeMessage):
     """A problem that does not end the run."""
+
+    text: str
+
+
+class Printed(NodeMessage):
+    """Lines that the user's code has printed on the leader, such as a callback."""
 
     text: str

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+from sparktf.errors import ErrorRecord
 from sparktf.message import Message
 from sparktf.wire.data import DataAddress
 
@@ -27,8 +30,15 @@ class GuestPlace(Message):
     data: DataAddress
 
 
+class GuestCall(Message):
+    """The header of a call that brings rows."""
+
+    partition: int | None = None  # Of the RDD
+    feed_timeout_s: float = math.inf  # For the function to take rows, or give results
+
+
 class DealRequest(Message):
-    """A feeder has `rows` rows for the nodes."""
+    """A feeder has `rows` rows for the nodes; 0 where it only asks how they are."""
 
     rows: int
 
@@ -38,3 +48,4 @@ class Deal(Message):
 
     first: int
     is_over: bool = False  # No node wants more rows
+    cause: ErrorRecord | None = None  # What ended all functions, if anything did

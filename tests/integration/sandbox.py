@@ -116,7 +116,6 @@ class Sandbox:
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,
             "PYTHONPATH": os.pathsep.join(map(str, self._path)),
-            "PYTHONWARNINGS": "ignore:PySpark does not yet fully support:FutureWarning",
         }
 
     def settings(self, master: str, conf: Mapping[str, str]) -> dict[str, str]:

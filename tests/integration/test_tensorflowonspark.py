@@ -82,6 +82,29 @@ def test_a_parameter_server_is_there_as_long_as_others_work(local: Application, 
     assert not local.family.trainers()
 
 
+def test_whoever_waits_for_a_function_that_ends_badly_is_told_which_and_why(local: Application) -> None:
+    said = {(how, call): text for how, call, text in local.collect("cases.guests:ends")}
+    refused = "PreflightError: 7 nodes need as many slots, but local[6] has 6: use --master 'local[7]'; or lower"
+    assert said["run", "refused"].startswith(refused)
+    left_out = (
+        "ModelError: leaving on worker 0 has given 20 results for the 25 rows of partition 0, and asks for more rows"
+    )
+    gone = "NodeLostError: worker 0 on "
+    for how, begin, cause in (("leaves out", left_out, left_out), ("exits", gone, "exited with 3")):
+        assert begin in said[how, "collect"]
+        assert cause in said[how, "collect"]
+        assert said[how, "shutdown"].startswith(begin)
+    assert said["stays", "collect"] == ""
+    assert said["stays", "shutdown"].startswith("NodeLostError: worker 0 on ")
+    assert said["stays", "shutdown"].endswith(" have not returned within 1 s")
+    for how in ("leaves out", "exits", "stays"):
+        assert said[how, "again"] == ""
+        for call in ("train", "inference"):
+            assert said[how, call].startswith(f"ConfigError: TFCluster.{call}() comes after shutdown()")
+        assert "the cluster has ended: collect what inference() returns before shutdown()" in said[how, "late"]
+    assert not local.family.trainers()
+
+
 @pytest.mark.more(
     "integration/test_tensorflowonspark_scripts.py::test_what_a_function_raises_fails_the_script",
 )
@@ -179,7 +202,7 @@ if __name__ == "__main__":
     sc = spark.sparkContext
     mode = TFCluster.InputMode.SPARK
     cluster = TFCluster.run(sc, main_fun, sys.argv, 2, num_ps=0, tensorboard=False, input_mode=mode)
-    cluster.train(sc.parallelize(range(1000), 3), num_epochs=2, feed_timeout=1)
+    cluster.train(sc.parallelize(range(1000), 3), num_epochs=2, feed_timeout=100)
     cluster.shutdown()
     print("it has run")
 """

@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from selenium.common.exceptions import TimeoutException, WebDriverException
+from selenium.webdriver.support.ui import WebDriverWait
+
 _LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 
 PUBLISHED, FAILED, REFUSED, UNDER_WAY, KEPT = 22, 20, 21, 23, 5
@@ -26,6 +29,20 @@ class Browser:
         self._driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         )
-        self._driver.get((self._folder / page).as_uri())
+        path, asks, query = page.partition("?")
+        self._driver.get((self._folder / path).as_uri() + asks + query)
         seen: dict[str, Any] = self._driver.execute_script(_LOOK)
         return seen
+
+    def text_once(self, text: str, limit_s: float) -> str:
+        """Returns what the page's body says once a text is there, which scripts may bring."""
+
+        def body(driver: Any) -> str:
+            return str(driver.find_element("tag name", "body").text)
+
+        try:
+            waiting = WebDriverWait(self._driver, limit_s, ignored_exceptions=(WebDriverException,))
+            waiting.until(lambda driver: text in body(driver))
+        except TimeoutException:
+            pass  # the caller says what is missing
+        return body(self._driver)

@@ -11,6 +11,7 @@ from sparktf.driver.attempt.functions import Functions
 from sparktf.driver.attempt.health import Failure, Outcome
 from sparktf.driver.attempt.members import Trainer
 from sparktf.errors import ErrorRecord
+from sparktf.feed.channel.guest_queue import BroughtRows, GuestQueue
 from sparktf.topology import NodeId
 
 
@@ -53,6 +54,19 @@ def _always(functions: Functions, trainer: Trainer, record: ErrorRecord) -> None
     functions.fail(record)
 
 
+def _any_rows(queue: GuestQueue) -> None:
+    while not queue._waiting and not queue._ended and not queue._terminated:
+        queue._check()
+        queue._clock.wait(queue._changed, 0.5)
+
+
+def _never(stream: BroughtRows, moved_s: float, now_s: float) -> float:
+    del stream, moved_s, now_s
+    return 1e9
+
+
+IS_BAD, JOINS = frozenset({"function-is-bad"}), frozenset({"function-joins"})
+
 GUARDS: Mapping[str, FunctionMutant] = {
     "functions that fall silent are looked for": FunctionMutant(
         {"sparktf.driver.attempt.functions.missed": _nobody}, "told", frozenset({"function-hangs"})
@@ -67,7 +81,21 @@ GUARDS: Mapping[str, FunctionMutant] = {
         {"sparktf.driver.attempt.functions.decide": _at_once}, "the cause"
     ),
     "nobody waits for servers": FunctionMutant(
-        {"sparktf.driver.attempt.functions.Functions._working": _all_nodes}, "does not end", frozenset()
+        {"sparktf.driver.attempt.functions.Functions._working": _all_nodes},
+        "nothing has happened to those",
+        frozenset(),
+    ),
+    "nobody waits for a node within a server's join()": FunctionMutant(
+        {"sparktf.driver.attempt.functions.SERVES": "never"}, "nothing has happened to those", JOINS
+    ),
+    "rows of the next partition are handed out once all rows before them are answered": FunctionMutant(
+        {"sparktf.feed.channel.guest_queue.GuestQueue._await_next": _any_rows}, "got", IS_BAD
+    ),
+    "a function that neither takes rows nor gives results is late": FunctionMutant(
+        {"sparktf.feed.channel.guest_queue.BroughtRows.due_in_s": _never}, "does not end", IS_BAD
+    ),
+    "a function that returns has left no results out": FunctionMutant(
+        {"sparktf.feed.channel.guest_queue.GuestQueue.returned": GuestQueue.terminate}, "results were left out", IS_BAD
     ),
     "a process that ends after its function has returned is none": FunctionMutant(
         {"sparktf.driver.attempt.functions.Functions._lost": _always}, "to which nothing had happened"

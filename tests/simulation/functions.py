@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from simulation.answering import FEED_TIMEOUT_S, GOOD, HABITS, Answering, Asker, wrong
 from simulation.hub import EPOCH_S, Hub, Process, SimClock, SimCondition, Waiter
 from simulation.nodes import BEAT_S, DRIVER_LOST_S, HEARTBEAT_S, Agent, GoneError, patiently
 
@@ -18,7 +19,15 @@ from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.gang.function_gang import FunctionGang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler
-from sparktf.errors import ControlError, DriverLostError, ErrorRecord, RefusedError, SparkTFError, Verdict
+from sparktf.errors import (
+    ControlError,
+    DriverLostError,
+    ErrorRecord,
+    ModelError,
+    RefusedError,
+    SparkTFError,
+    Verdict,
+)
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.results.result import Application
@@ -39,12 +48,17 @@ KINDS = (
     "function-freezes",
     "function-hangs",
     "function-raises",
+    "function-joins",
+    "function-is-bad",
     "message-lost",
     "message-twice",
 )
 RESERVE_S, START_S, WORK_S = 40.0, (0.5, 4.0), (3.0, 25.0)
 NOTICED_S = 2 * HEARTBEAT_S + 5.0
 """So long after the first thing that goes wrong its failure is known, settled, and told."""
+RETURN_S = 60.0
+"""So long after the end of the feed functions have returned."""
+PARTITIONS = 6
 CLOSED_S = 2 * (HEARTBEAT_S + TIMEOUTS.stop) + 10.0
 _PEERS_S = (0.05, 0.5)
 _ON, _MESSAGES = 0.25, 0.03
@@ -59,6 +73,8 @@ class SimFunction:
         has_begun: Its function has.
         returned: Its function has; `is_told`: and the driver knows.
         rows: That feeders have brought.
+        answering: What it does with rows that want answers, if it does that.
+        serves: It is within a server's `join()`.
     """
 
     def __init__(self, world: FunctionWorld, agent: Agent, spec: Function) -> None:
@@ -69,6 +85,8 @@ class SimFunction:
         self.rows = 0
         self.process = Process(world.hub, f"{agent.process.name}/{spec.guest.job}-{spec.guest.index}", world.seed)
         self.process.on_end.append(self._note_end)
+        self.serves = False
+        self.answering = world.habit(self) if spec.guest.is_fed and world.answers else None
         self.process.spawn(self._main)
         self.process.spawn(self._beats)
 
@@ -104,8 +122,14 @@ class SimFunction:
             self.has_begun = True
             if self.spec.guest.job in _SERVING:
                 self.process.sleep(1e6)
-            self.process.sleep(rng.uniform(*WORK_S))
-            while self.spec.guest.is_fed and not self.world.fed:
+            self.serves = self.world.joins(self)
+            if self.serves:
+                self.process.sleep(1e6)
+            if self.answering is not None:
+                self._answer(self.answering)
+            else:
+                self.process.sleep(rng.uniform(*WORK_S))
+            while self.spec.guest.is_fed and not self.world.fed and not self.answering:
                 self.process.sleep(0.2)
             if self._fails:
                 self.process.sleep(1e6)
@@ -115,6 +139,13 @@ class SimFunction:
             self.process.sleep(1e6)
         except ControlError:
             self.exit(70)
+
+    def _answer(self, answering: Answering) -> None:
+        answering.queue.failed = lambda error: self._fail(str(error), peer=False)
+        try:
+            answering.work()
+        except ModelError as error:
+            self._fail(str(error), peer=False)
 
     def raises(self) -> None:
         """The function raises."""
@@ -134,8 +165,9 @@ class SimFunction:
 
     def _beats(self) -> None:
         heard_s = self.world.hub.now
-        beat = Heartbeat(**self.spec.sender, progress=Progress(phase="training"))
         while True:
+            progress = Progress(phase="serving" if self.serves else "training")
+            beat = Heartbeat(**self.spec.sender, progress=progress)
             try:
                 answer = self.world.call(self.process, Action.HEARTBEAT, beat, HEARTBEAT_S)
                 heard_s = self.world.hub.now
@@ -156,6 +188,7 @@ class FunctionWorld:
     Attributes:
         fed: All rows were brought.
         struck: What went wrong, and when.
+        answers: Whether feeders want results: else nodes only take rows.
         hits: Node -> when the first thing happened to it that may be its loss.
         violations: What was wrong.
     """
@@ -172,6 +205,9 @@ class FunctionWorld:
         self.jobs = chance.choice(
             (["worker"], ["worker"] * 4, ["ps", "chief", "worker", "worker"], ["chief", "evaluator"])
         )
+        self.answers = seed % 2 == 1
+        self.askers: list[Asker] = []
+        self._habits = random.Random(f"habits {seed}")
         self.driver = Process(self.hub, "driver", seed)
         self.clock = SimClock(self.driver)
         self.application, self.file_systems = Application("app"), FileSystems()
@@ -206,10 +242,13 @@ class FunctionWorld:
         try:
             agents = self.gang.reserve("program", RESERVE_S, self._serve, self._start)
             self.gang.begin("program:main", list(self._nodes(agents)), agents, "/runs")
-            for split in range(3):
-                self._feeder(split)
+            for split in range(PARTITIONS if self.answers else 3):
+                (self._ask if self.answers else self._feeder)(split)
             self.gang.await_until(lambda: self.fed)
-            self.gang.await_until(lambda: self.gang.functions.is_done)
+            for answering in (function.answering for function in self.functions):
+                if answering is not None:
+                    answering.queue.end()
+            self.gang.await_until(lambda: self.gang.functions.is_done, RETURN_S)
             until_s = self.clock.now_s() + 2.0
             self.gang.await_until(lambda: self.gang.functions.is_over or self.clock.now_s() >= until_s)
             self.end = "done"
@@ -250,6 +289,50 @@ class FunctionWorld:
 
         self._feeders_left = 3
         process.spawn(feed)
+
+    def _ask(self, partition: int) -> None:
+        """Has a feeder bring a partition and ask for its results."""
+        asker = Asker(Process(self.hub, f"feeder-{partition}", self.seed), partition, self._habits)
+        self.askers.append(asker)
+
+        def cause() -> str:
+            try:
+                deal: Deal = patiently(
+                    self.line, asker.process, Action.DEAL, DealRequest(rows=0), HEARTBEAT_S, HEARTBEAT_S
+                )
+            except ControlError:
+                return "the cluster has ended"
+            return "" if deal.cause is None else deal.cause.message
+
+        def ask() -> None:
+            asker.process.sleep(asker.process.rng.uniform(0.1, 5.0))
+            place = self.gang.functions.places()[partition % len(self.gang.functions.places())]
+            at = next(one for one in self.functions if one.process.name == place.data.socket)
+            assert at.answering is not None
+            asker.ask(at.answering, cause)
+            self.fed = all(asker.end for asker in self.askers)
+
+        asker.process.spawn(ask)
+
+    def habit(self, function: SimFunction) -> Answering:
+        """Draws what a function does with rows that want answers."""
+        draw = self._habits
+        bad = "function-is-bad" in self.kinds and draw.random() < 0.5
+        habit, others = draw.choice(HABITS) if bad else GOOD, draw.random() < 0.5
+        note = partial(self._is_bad, function)
+        return Answering(function.process, str(function.spec.node), habit, note, others=others)
+
+    def _is_bad(self, function: SimFunction, what: str) -> None:
+        if not self.told_s:
+            self.struck.append((self.hub.now, f"{what} {function.spec.node}"))
+            self.hits.setdefault(str(function.spec.node), self.hub.now)
+            limit_s = RETURN_S if what == "takes-nothing" else FEED_TIMEOUT_S
+            self._noticed_s = max(self._noticed_s, limit_s + NOTICED_S)
+
+    def joins(self, function: SimFunction) -> bool:
+        """Draws whether a worker only serves its chief."""
+        can = "chief" in self.jobs and function.spec.guest.job == "worker" and not self.answers
+        return can and "function-joins" in self.kinds
 
     # ---- the site ----
 
@@ -375,19 +458,23 @@ class FunctionWorld:
         for function in self.functions:
             if not function.process.dead and not function.process.frozen:
                 yield f"{function.process} still runs"
+        for asker in self.askers:
+            if (said := wrong(asker)) is not None:
+                yield said
+            if not asker.end:
+                yield f"partition {asker.partition} is still waited for"
 
     def _of_the_end(self) -> Iterator[str]:
         first_s = min(self.hits.values(), default=1e9)
         if self.end == "done":
-            working = [job for job in self.jobs if job not in _SERVING]
-            returned = {str(function.spec.node) for function in self.functions if function.returned}
-            if len(returned) < len(working):
-                yield f"done, and only {returned} have returned"
-            rows = [function.rows for function in self.functions if function.spec.guest.is_fed]
-            if not self.kinds and max(rows) - min(rows) > 1:
-                yield f"nodes were dealt {rows} rows"
+            yield from self._of_done()
             return
         message = str(self.end)
+        if "not returned within" in message:
+            late = [node for node in self.hits if node in message]
+            if not late:
+                yield f"nothing has happened to those of whom is said: {message}"
+            return
         if self._missing >= 0:
             if f"node {self._missing}" not in message.partition("missing: ")[2]:
                 yield f"node {self._missing} did not come, and the end is: {message}"
@@ -401,6 +488,19 @@ class FunctionWorld:
             yield f"{cause.node} is the cause, which came long after the first: {message}"
         elif cause.peer and self.hits:
             yield f"the cause is what a peer has seen: {message}"
+
+    def _of_done(self) -> Iterator[str]:
+        working = [one for one in self.functions if one.spec.guest.job not in _SERVING and not one.serves]
+        returned = {str(function.spec.node) for function in self.functions if function.returned}
+        if len(returned) < len(working):
+            yield f"done, and only {returned} have returned"
+        rows = [function.rows for function in self.functions if function.spec.guest.is_fed]
+        if not self.kinds and max(rows) - min(rows) > 1:
+            yield f"nodes were dealt {rows} rows"
+        if not self.struck and (left := [asker.end for asker in self.askers if asker.end != "done"]):
+            yield f"done, and a partition has ended with: {left[0]}"
+        if shown := [what for _, what in self.struck if what.startswith(("leaves", "answers", "returns"))]:
+            yield f"done, and results were left out: {shown[0]}"
 
     def _of_time(self) -> Iterator[str]:
         first_s = min(self.hits.values(), default=self.told_s)

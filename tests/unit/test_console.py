@@ -9,7 +9,7 @@ import os
 import pytest
 from rich.console import Console
 
-from sparktf.console.console import Display, print_result
+from sparktf.console.console import Display, left_in_words, print_result
 from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.results.result import RunResult
@@ -60,6 +60,24 @@ def test_an_attempt_that_begins_before_the_last_metrics_is_told_from_its_start()
     said.heartbeat(0, 0, 0, phase="starting")
     said.heartbeat(0, 5, 500)
     assert said.last().startswith("epoch 1/5  step 5  rows 500/1,000")
+
+
+def test_the_time_that_is_left_is_that_of_all_epochs_at_the_speed_of_the_last_seconds() -> None:
+    said = Said()
+    said.heartbeat(0, 1, 100)
+    assert "left" not in said.last(), "nobody knows the speed yet"
+    said.heartbeat(0, 3, 300)
+    assert "200 rows/s  24 s left" in said.last()
+    said.heartbeat(4, 50, 1_000, phase="saving")
+    assert "left" not in said.last()
+
+
+@pytest.mark.parametrize(
+    ("rows", "rate", "told"),
+    [(0, 10, ""), (10, 0, ""), (590, 10, "59 s left"), (900, 10, "2 min left"), (72_000, 10, "2.0 h left")],
+)
+def test_a_long_time_is_told_in_minutes_or_hours(rows: int, rate: float, told: str) -> None:
+    assert left_in_words(rows, rate).strip() == told
 
 
 def test_the_table_at_the_end_names_the_version_of_the_data() -> None:

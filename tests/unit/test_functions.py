@@ -49,9 +49,9 @@ class Program:
             ready = Ready(**self.sender(number), replicas=1, keras="none", versions={}, weights=0, data=address)
             self.functions.ready(ready)
 
-    def beat(self, number: int) -> bool:
+    def beat(self, number: int, phase: str = "training") -> bool:
         """Says that a node is alive, and whether it is told to stop."""
-        beat = Heartbeat(**self.sender(number), progress=Progress(phase="training"))
+        beat = Heartbeat(**self.sender(number), progress=Progress(phase=phase))
         return StopOrder() in self.functions.heartbeat(beat).orders
 
     def returns(self, number: int) -> None:
@@ -156,6 +156,33 @@ def test_nobody_waits_for_servers_and_they_may_fail_until_all_are_stopped() -> N
     assert program.pass_s(KNOBS.settle_s) is Outcome.FAILED
     assert program.cause == "evaluator 0 on h3 lost its agent: silent"
     assert program.functions.wants_rows, "an evaluator that is fed, here"
+
+
+def test_nobody_waits_for_a_worker_that_only_serves_and_its_loss_is_one_until_the_others_are_done() -> None:
+    program = Program("ps", "chief", "worker", "worker")
+    program.begin()
+    for number in (2, 3):
+        program.beat(number, "serving")
+    assert [str(trainer.node) for trainer in program.functions.unreturned] == ["chief 0"]
+    program.returns(1)
+    assert program.functions.is_done
+    program.exits(2, -9)
+    assert not program.functions.is_done
+    assert program.pass_s(KNOBS.settle_s) is Outcome.FAILED
+    assert program.cause == "worker 0 on h2 exited with -9 (SIGKILL)"
+
+
+def test_feeders_are_told_what_ended_the_nodes() -> None:
+    program = Program("worker", "worker")
+    program.begin()
+    assert program.functions.deal(DealRequest(rows=0)).cause is None
+    program.fails(0, "no luck", 1.0)
+    program.pass_s(0)
+    program.pass_s(KNOBS.settle_s)
+    program.functions.stop()
+    told = program.functions.deal(DealRequest(rows=0)).cause
+    assert told is not None
+    assert told.message == "no luck"
 
 
 def test_what_ends_because_it_was_told_to_is_no_failure() -> None:

@@ -6,18 +6,23 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed
-from sparktf.errors import BadValueError, NodeLostError
-from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests
-from sparktf.feed.channel import guest_feed
-from sparktf.feed.channel.guest_feed import GuestQueue, GuestServer
-from sparktf.wire.guest import GuestPlace
-from sparktf.wire.security import ControlAccess
+from sparktf.driver.gang.control_server import LocalControlServer
+from sparktf.driver.gang.site import Handler
+from sparktf.errors import BadValueError, ErrorRecord, ModelError, NodeLostError, SparkTFError, Verdict
+from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed_guests
+from sparktf.feed.channel import guest_queue
+from sparktf.feed.channel.guest_feed import GuestServer
+from sparktf.feed.channel.guest_queue import GuestQueue
+from sparktf.wire.control import Action
+from sparktf.wire.data import DataAddress
+from sparktf.wire.guest import Deal, DealRequest, GuestPlace
 
 SECRET = "secret"
 BOUND_NBYTES = 1 << 20
@@ -29,19 +34,38 @@ Function = Callable[[DataFeed], None]
 
 
 class Node:
-    """A node whose function answers rows."""
+    """A node whose function answers rows, and its driver.
 
-    def __init__(self, folder: Path, function: Function) -> None:
+    Attributes:
+        error: What its function has failed with.
+        cause: What the driver says that has ended the nodes.
+    """
+
+    def __init__(self, folder: Path, function: Function, timeout_s: float = WITHIN_S) -> None:
         self.queue = GuestQueue(BOUND_NBYTES)
+        self.queue.function = f"{function.__name__} on worker 0"
+        self.queue.failed = self._fail
+        self.error: SparkTFError | None = None
+        self.cause: ErrorRecord | None = None
+        deal = Handler(DealRequest, lambda request: Deal(first=0, cause=self.cause))
+        self.driver = LocalControlServer(str(folder), SECRET, {Action.DEAL: deal})
         server = GuestServer("127.0.0.1", None, folder, SECRET, None, self.queue)
         place = GuestPlace(number=0, host="h", jvm="j", data=server.address)
-        self.settings = GuestFeedSettings(ControlAccess(location="", secret=SECRET), (place,), False, 1.0)
+        self.settings = GuestFeedSettings(
+            self.driver.access(), (place,), False, driver_lost_s=1.0, feed_timeout_s=timeout_s, cause_s=WITHIN_S
+        )
         self._thread = threading.Thread(target=self._run, args=(function,), daemon=True)
         self._thread.start()
 
     def _run(self, function: Function) -> None:
-        function(DataFeed(self.queue, train_mode=False))
-        self.queue.terminate()
+        try:
+            function(DataFeed(self.queue, train_mode=False))
+            self.queue.returned()
+        except SparkTFError as error:
+            self._fail(error)
+
+    def _fail(self, error: SparkTFError) -> None:
+        self.error = error
 
     def answers(self, rows: Iterator[Any], split: int = 0) -> Iterator[Any]:
         return answer_guests(split, rows, self.settings)
@@ -76,7 +100,7 @@ def test_results_come_while_rows_still_come_and_few_rows_are_under_way(tmp_path:
 
 
 def test_results_that_nobody_reads_hold_the_function_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_feed, "_MOST_ANSWERS", 1000)
+    monkeypatch.setattr(guest_queue, "MOST_ANSWERS", 1000)
     most, taken = [0], list[int]()
 
     def large(feed: DataFeed) -> None:
@@ -96,7 +120,7 @@ def test_results_that_nobody_reads_hold_the_function_up(tmp_path: Path, monkeypa
 
 def test_the_results_of_two_partitions_may_be_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark's `zip` does; the second one's rows wait until the first one's have come."""
-    monkeypatch.setattr(guest_feed, "_MOST_ANSWERS", 1000)
+    monkeypatch.setattr(guest_queue, "MOST_ANSWERS", 1000)
     node, half = Node(tmp_path, echo), ROWS // 2
     first = node.answers((i, ROW) for i in range(half))
     second = node.answers((half + i, ROW) for i in range(half))
@@ -140,6 +164,104 @@ def test_a_function_that_wants_no_more_rows_leaves_no_partition_half_answered_in
         feed.batch_results([row[0] for row in feed.next_batch(100)])
 
     node = Node(tmp_path, few)
-    with pytest.raises(NodeLostError, match="only 100 results came for 3000 rows, and the function takes no more rows"):
-        list(node.answers((i, "") for i in range(3000)))
+    said = r"^few on worker 0 returned with 100 results for the (first )?[23],[0-9]+ rows of partition 4: batch_results"
+    with pytest.raises(ModelError, match=said):
+        list(node.answers(((i, "") for i in range(3000)), split=4))
+    node.end()
+    assert str(node.error).startswith("few on worker 0 returned with 100 results")
+
+
+def full_batches(feed: DataFeed) -> None:
+    """Leaves the shorter batch at a partition's end out."""
+    while not feed.should_stop():
+        batch = feed.next_batch(10)
+        if len(batch) == 10:
+            feed.batch_results([2 * row[0] for row in batch])
+
+
+def test_results_that_are_left_out_fail_the_function_and_no_partition_gets_those_of_another(tmp_path: Path) -> None:
+    node = Node(tmp_path, full_batches)
+    parts, ends = {7: range(1000, 1025), 8: range(2000, 2010), 9: range(3000, 3025)}, dict[int, str]()
+    got: dict[int, list[Any]] = {split: [] for split in parts}
+
+    def ask(split: int) -> None:
+        try:
+            for answer in node.answers(((i, "") for i in parts[split]), split):
+                got[split].append(answer)
+        except ModelError as error:
+            ends[split] = str(error)
+
+    tasks = [threading.Thread(target=ask, args=(split,), daemon=True) for split in parts]
+    for task in tasks:
+        task.start()
+    for task in tasks:
+        task.join(WITHIN_S)
+        assert not task.is_alive()
+    for split, answers in got.items():
+        assert answers == [2 * i for i in parts[split]][: len(answers)]
+    assert ends
+    assert set(ends) | {8} == set(parts), "only a partition of full batches may be answered"
+    assert len(set(ends.values())) == 1
+    assert str(node.error).startswith("full_batches on worker 0 has given 20 results for the 25 rows of partition ")
+    assert "and asks for more rows: batch_results() needs one result for each row" in str(node.error)
+    node.end()
+
+
+@pytest.mark.parametrize("wants_answers", [True, False])
+def test_a_function_that_takes_nothing_is_late_for_whoever_feeds_it(*, wants_answers: bool, tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def idle(feed: DataFeed) -> None:
+        over.wait(WITHIN_S)
+
+    node = Node(tmp_path, idle, timeout_s=0.2)
+    done = "given 0 results for the (first )?2 rows" if wants_answers else "taken 0 of the 2 rows"
+    said = f"^idle on worker 0 has {done} of partition 5, and has neither taken rows nor given results within 0.2 s"
+    rows = [(1, ""), (2, "")]
+    with pytest.raises(ModelError, match=said):
+        list(node.answers(iter(rows), 5)) if wants_answers else feed_guests(5, rows, node.settings)
+    over.set()
+    node.end()
+    assert str(node.error).startswith("idle on worker 0 has")
+
+
+def test_of_a_node_that_does_not_answer_the_driver_knows_what_became(tmp_path: Path) -> None:
+    """As of a host that is gone, which does not even close its connections."""
+    over, begun = threading.Event(), threading.Event()
+
+    def idle(feed: DataFeed) -> None:
+        feed.next_batch(1)
+        begun.set()
+        over.wait(WITHIN_S)
+
+    node = Node(tmp_path, idle)
+    results = node.answers(iter([(1, ""), (2, "")]), 5)
+    found: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            next(results)
+        except NodeLostError as error:
+            found.append(error)
+
+    task = threading.Thread(target=ask, daemon=True)
+    task.start()
+    assert begun.wait(WITHIN_S)
+    message = "worker 0 on h lost its agent: its executor is gone"
+    node.cause = ErrorRecord(type="NodeLostError", message=message, verdict=Verdict.INFRASTRUCTURE, time_s=1.0)
+    task.join(WITHIN_S)
+    assert [str(error) for error in found] == [message]
+    over.set()
+    node.end()
+
+
+def test_rows_of_a_cluster_that_has_ended_are_not_waited_for(tmp_path: Path) -> None:
+    node = Node(tmp_path, echo)
+    node.driver.withdraw()
+    node.driver.shutdown()
+    (place,) = node.settings.places
+    gone = place.model_copy(update={"data": DataAddress(host="h", socket=str(tmp_path / "gone" / "data"), location="")})
+    settings = replace(node.settings, places=(gone,))
+    with pytest.raises(NodeLostError, match=r"^the cluster has ended: collect what inference\(\) returns before"):
+        list(answer_guests(0, iter([(1, "")]), settings))
     node.end()

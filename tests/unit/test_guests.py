@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import threading
 from contextlib import nullcontext
 from typing import Any
@@ -12,11 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
+from sparktf.compat.guest_settings import check_guest_slots, guest_timeouts
 from sparktf.compat.tensorflowonspark.tf_cluster import cluster_template
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed, TFNodeContext, hdfs_path
-from sparktf.errors import ConfigError
+from sparktf.driver.spark.masters import master_of
+from sparktf.errors import ConfigError, ModelError, PreflightError
 from sparktf.feed.channel.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
-from sparktf.feed.channel.guest_feed import BroughtRows, GuestQueue, unwrapped, wrapped
+from sparktf.feed.channel.guest_feed import unwrapped, wrapped
+from sparktf.feed.channel.guest_queue import BroughtRows, GuestQueue, Hands
 from sparktf.wire.guest import GuestNode
 
 numbers = st.integers(-(2**63), 2**63 - 1)
@@ -126,6 +131,63 @@ def test_whoever_brings_more_than_there_is_room_for_waits_until_rows_are_taken_o
     assert queue.take(1) == []
 
 
+def test_results_may_come_from_another_thread_and_the_next_partition_waits_for_them() -> None:
+    queue, streams = fed([1, 2, 3], [4], answers=True)
+    assert queue.take(5) == [1, 2, 3]
+    taken = list[Any]()
+    taker = threading.Thread(target=lambda: taken.extend(queue.take(5)))
+    taker.start()
+    queue.answer([10, 20])
+    assert not taken
+    queue.answer([30])
+    taker.join(10)
+    assert taken == [4]
+    assert [stream.answers for stream in streams] == [[10, 20, 30], []]
+
+
+@pytest.mark.parametrize(
+    ("takers", "givers", "others", "left_out"),
+    [
+        ({1}, {1}, True, True),
+        ({1}, set(), False, True),
+        ({1}, set(), True, False),
+        ({1}, {2}, False, False),
+        ({1, 2}, {1, 2}, False, False),
+    ],
+)
+def test_results_that_are_missing_never_come_where_one_thread_does_all(
+    takers: set[int], givers: set[int], *, others: bool, left_out: bool
+) -> None:
+    assert Hands(takers, givers).leaves_out(1, others=others) is left_out
+
+
+def test_a_function_has_its_time_from_when_it_has_moved_or_first_has_something_to_do() -> None:
+    stream = BroughtRows(limit_s=10.0, since_s=5.0)
+    assert stream.due_in_s(moved_s=0.0, now_s=99.0) == math.inf, "there is nothing to do"
+    stream.left = 1
+    assert [stream.due_in_s(moved_s, now_s=12.0) for moved_s in (0.0, 7.0)] == [3.0, 5.0]
+
+
+def test_rows_of_a_caller_that_has_gone_owe_nothing_to_a_function_that_leaves_some_out() -> None:
+    queue, streams = fed([1, 2, 3], [4, 5], answers=True)
+    queue.others = lambda: False
+    assert queue.take(5) == [1, 2, 3]
+    queue.forget(streams[0])
+    assert queue.take(5) == [4, 5]
+    queue.answer([40, 50])
+    queue.returned()
+    assert [stream.answers for stream in streams] == [[], [40, 50]]
+
+
+def test_a_failure_of_the_function_is_raised_by_whatever_it_does_next() -> None:
+    queue, _ = fed([1, 2, 3], answers=True)
+    queue.others, queue.function = lambda: False, "main on worker 0"
+    assert queue.take(5) == [1, 2, 3]
+    for call in (lambda: queue.take(5), lambda: queue.answer([1]), queue.returned):
+        with pytest.raises(ModelError, match=r"^main on worker 0 has given 0 results for the 3 rows of a partition"):
+            call()
+
+
 def test_a_mapping_makes_tensors_of_the_columns() -> None:
     queue, _ = fed([(1, "a"), (2, "b")])
     queue.end()
@@ -134,6 +196,38 @@ def test_a_mapping_makes_tensors_of_the_columns() -> None:
     assert feed.next_batch(5) == {"numbers": [], "texts": []}
     with pytest.raises(RuntimeError, match="Spark feeds this node no rows"):
         DataFeed(None)
+
+
+@pytest.mark.parametrize(
+    ("master", "cores", "task_cpus", "nodes", "said"),
+    [
+        ("local[2]", 1, 1, 2, ""),
+        ("local[4]", 1, 2, 2, ""),
+        ("yarn", 1, 1, 99, ""),
+        ("local[2]", 1, 1, 3, "3 nodes need as many slots, but local[2] has 2: use --master 'local[3]'; or lower n"),
+        (
+            "local[4]",
+            1,
+            2,
+            3,
+            "3 nodes need as many slots of spark.task.cpus=2 each, but local[4] has 2: use --master '",
+        ),
+        ("local-cluster[2,1,9]", 1, 1, 3, "has 2: use --master 'local-cluster[3,1,...]'; or lower n"),
+    ],
+)
+def test_more_nodes_than_slots_are_refused(master: str, cores: int, task_cpus: int, nodes: int, said: str) -> None:
+    slots = master_of(master).slots(cores)
+    with pytest.raises(PreflightError, match=re.escape(said)) if said else nullcontext():
+        check_guest_slots(slots, task_cpus, nodes, "n")
+
+
+def test_time_limits_are_settings_of_spark() -> None:
+    conf = {"spark.app.name": "x", "spark.sparktf.timeouts.heartbeat": "60", "spark.sparktf.timeouts.stop": "1.5"}
+    found = guest_timeouts(conf)
+    assert (found.heartbeat, found.stop, found.start) == (60.0, 1.5, 180.0)
+    for key, value in (("heartbeat", "1m"), ("heartbeat", "-1"), ("heartbeat", "nan"), ("reserve", "5")):
+        with pytest.raises(ConfigError, match=f"^spark.sparktf.timeouts.{key} "):
+            guest_timeouts({f"spark.sparktf.timeouts.{key}": value})
 
 
 def test_nodes_have_names_as_there() -> None:

@@ -107,7 +107,7 @@ MAY_IMPORT = {
     "entry": BASE | STORAGE | {"api", "console", "predict", "driver/check", "nightly", "preview", "runs", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
-ENTRY_MODULES = {"sparktf", "sparktf.cli"}
+ENTRY_MODULES = {"sparktf", "sparktf.__main__", "sparktf.cli"}
 
 PYSPARK = {"pyspark", "py4j"}
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
@@ -131,6 +131,7 @@ SEE_TENSORFLOW |= {"api"}  # where a program asks for the model itself
 
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {
+    "sparktf/__main__.py",
     "sparktf/cli.py",
     "sparktf/compat/tensorflowonspark/__init__.py",  # the real package sets up logging when it is imported
     "sparktf/compat/tensorflowonspark/__main__.py",

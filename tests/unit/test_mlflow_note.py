@@ -210,7 +210,7 @@ def test_without_mlflow_or_a_server_one_line_says_what_to_do(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(note)))
     monkeypatch.setitem(sys.modules, "mlflow", None)
     assert mlflow_writer.main() == 1
-    assert capsys.readouterr().out == "mlflow is not installed: pip install 'sparktf[mlflow]' where the driver runs\n"
+    assert capsys.readouterr().out == "mlflow is not installed: pip install mlflow-skinny where the driver runs\n"
     monkeypatch.setitem(sys.modules, "mlflow", type(sys)("mlflow"))
     monkeypatch.setattr(sys.modules["mlflow"], "MlflowClient", None, raising=False)
     assert mlflow_writer.main() == 1

@@ -573,7 +573,8 @@ def test_the_commands_list_roll_back_and_promote(
         (["models", "t"], "the output folder is not given: give --output PATH"),
         (["models", "t", "--output", "{root}"], "t has no published model in {root}/t/serving"),
         (["rollback", "t", "--output", "{root}"], "no model of t is published: {root}/t/serving has no CURRENT"),
-        (["promote", "r", "--output", "{root}"], "'r' names no run: write NAME/RUN_ID"),
+        (["models", "--output", "{root}"], "no name is given: give NAME or --config FILE"),
+        (["promote", "r", "--output", "{root}"], "there is no run 'r' below {root}"),
         (["models", "../t", "--output", "{root}"], "NAME '../t' cannot name a folder"),
     ],
 )

@@ -142,4 +142,6 @@ def test_a_line_that_is_logged_is_told(caplog: pytest.LogCaptureFixture) -> None
 def test_all_that_is_logged_is_logged_so() -> None:
     package = Path(sparktf.__file__).parent
     logs = {path for path in package.rglob("*.py") if re.search(r"logging\.getLogger", path.read_text("utf-8"))}
-    assert {str(path.relative_to(package)) for path in logs} == {"told.py"}
+    # The other one has programs of that package log as it does.
+    shows_others = "compat/tensorflowonspark/__init__.py"
+    assert {str(path.relative_to(package)) for path in logs} == {"told.py", shows_others}

@@ -34,6 +34,7 @@ from sparktf.wire.control import (
     Metrics,
     Order,
     Orders,
+    Printed,
     Ready,
     Registration,
     Warned,
@@ -94,6 +95,7 @@ SAID: dict[Action, Callable[[int], NodeMessage]] = {
     Action.UPLOADED: lambda n: Uploaded(**sender(CHIEF, n), **UPLOADED),
     Action.FAILED: lambda n: Failed(**sender(CHIEF, n), record=FAILURE),
     Action.WARNING: lambda n: Warned(**sender(CHIEF, n), text="a word"),
+    Action.PRINTED: lambda n: Printed(**sender(CHIEF, n), text="a line"),
     Action.LEASE_BLOCKS: lambda n: BlockLeaseRequest(**sender(WORKER, n), epoch=0, rows=5),
     Action.NEXT_COMMIT: lambda n: NextCommitRequest(**sender(EVALUATOR, n)),
 }

@@ -39,7 +39,7 @@ class Board:
             ConfigError: TENSORBOARD_PORT is no port.
         """
         if importlib.util.find_spec("tensorboard") is None:
-            raise PreflightError("tensorboard=True needs TensorBoard: install sparktf[tensorboard]")
+            raise PreflightError("tensorboard=True needs TensorBoard: pip install tensorboard")
         port = _port(host, environment)
         own = [sys.executable, "-m", "tensorboard.main", "--reload_multifile=True", f"--logdir={folder}"]
         self._command = [*own, f"--host={host}", f"--port={port}"]

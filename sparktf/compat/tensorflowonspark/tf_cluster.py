@@ -21,7 +21,7 @@ from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
 from sparktf.compat.tensorflowonspark.tf_versions import note_keras
 from sparktf.driver.spark.application import slots_of
 from sparktf.errors import ConfigError
-from sparktf.feed.channel.guest_feed import GuestQueue
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.process.ports import LOOPBACK
 from sparktf.wire.guest import GuestNode
 
@@ -81,10 +81,11 @@ class TFCluster:
 
         Args:
             num_epochs: 0 for ten.
-            feed_timeout: Not used: a slow step is no error, and a node that fails ends the feed at once.
+            feed_timeout: Seconds for a function that has rows to take some: it has failed otherwise.
 
         Raises:
             SparkTFError: a function failed; its traceback is in the error's notes.
+            ConfigError: the cluster was shut down.
         """
         self._check_fed(dataRDD, qname, "train")
         if num_epochs < 0:
@@ -92,7 +93,7 @@ class TFCluster:
         for _ in range(num_epochs or _EPOCHS):
             if not self._guests.wants_rows:
                 return
-            self._guests.feed(dataRDD)
+            self._guests.feed(dataRDD, feed_timeout)
 
     def inference(
         self,
@@ -100,16 +101,24 @@ class TFCluster:
         feed_timeout: int = 600,
         qname: str = "input",
     ) -> RDD[Any]:
-        """Returns the result of each row, in the rows' order, evaluated lazily.
+        """Returns the result of each row, in the rows' order, evaluated lazily, before `shutdown`.
+
+        A function that leaves out the result of a row has failed.
+
+        Args:
+            feed_timeout: Seconds for a function that has rows to take some, or give results: it has failed otherwise.
 
         Raises:
             SparkTFError: a function failed.
+            ConfigError: the cluster was shut down.
         """
         self._check_fed(dataRDD, qname, "inference")
-        return self._guests.answers(dataRDD)
+        return self._guests.answers(dataRDD, feed_timeout)
 
     def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = 259200) -> None:
-        """Ends the feed, waits until all workers have returned, and ends the cluster.
+        """Ends the feed, waits until all workers have returned, and ends the cluster; a second call does nothing.
+
+        A worker within `join()` of a `tf.distribute.Server` serves, and is not waited for.
 
         Args:
             ssc: A StreamingContext, which is not supported.
@@ -117,10 +126,13 @@ class TFCluster:
             timeout: In seconds; -1 for none.
 
         Raises:
-            SparkTFError: a function failed, at any time; its traceback is in the error's notes.
+            SparkTFError: a function failed, at any time; its traceback is in the error's notes. Or some have not
+                returned in time: it names their nodes.
         """
         if ssc is not None:
             raise ConfigError(_STREAMS)
+        if self._guests.is_closed:
+            return
         try:
             self._guests.finish(grace_secs, timeout if timeout > 0 else None)
         finally:
@@ -145,6 +157,8 @@ class TFCluster:
         self._board = Board(host, self._log_dir or tempfile.mkdtemp(prefix="tensorboard-", dir=str(self.sc._temp_dir)))
 
     def _check_fed(self, rows: Any, qname: str, what: str) -> None:
+        if self._guests.is_closed:
+            raise ConfigError(f"TFCluster.{what}() comes after shutdown(): make another cluster by TFCluster.run()")
         if type(rows).__name__.endswith("DStream"):
             raise ConfigError(_STREAMS)
         if self.input_mode != InputMode.SPARK:
@@ -194,6 +208,7 @@ def run(  # noqa: PLR0913, PLR0917 - theirs
 
     Raises:
         ConfigError: there are too few nodes, or settings do not go together.
+        PreflightError: there are fewer slots than nodes.
         ReservationError: not all nodes came in time.
         SparkTFError: a function failed at once.
     """
@@ -246,6 +261,7 @@ def make_guests(
             note_keras(error)
             raise
 
+    main.__name__ = getattr(function, "__name__", type(function).__name__)
     guests = Guests(SparkSession(sc), main, template, fed=fed, reserve_s=reserve_s, here=here)
     try:
         guests.start()

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparktf.compat.tensorflowonspark.tf_inside import inside_names
 from sparktf.compat.tensorflowonspark.tf_manager import QueuedRows
-from sparktf.feed.channel.guest_feed import GuestQueue
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.wire.guest import GuestNode
 
 _SCHEMES = ("adl", "file", "hdfs", "oss", "s3", "s3a", "s3n", "swift", "viewfs", "wasb", "webhdfs")

@@ -25,6 +25,7 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, RowAccountingError, record_of
 from sparktf.lifecycle import AttemptEvent, AttemptState, TrainerEvent, TrainerState
 from sparktf.sequence import Stream
+from sparktf.told import told_lines
 from sparktf.topology import NodeId
 from sparktf.wire.control import (
     Ack,
@@ -33,6 +34,7 @@ from sparktf.wire.control import (
     EpochDone,
     Heartbeat,
     Metrics,
+    Printed,
     Progress,
     Ready,
     StopOrder,
@@ -54,6 +56,7 @@ class Attempt(Crew):
         metrics: Latest metrics by stream.
         epochs: Row accounts by epoch.
         warnings: Each once.
+        printed: Lines that the user's code has printed on the leader.
         start: Where it has begun.
         fed: Its books of rows that Spark feeds.
         losses: Trainers that were lost while it went on.
@@ -82,6 +85,7 @@ class Attempt(Crew):
         self.metrics: list[Metrics] = []
         self.epochs: dict[int, EpochAccount] = {}
         self.warnings: list[str] = []
+        self.printed: list[str] = []
         self.start = start
         self._config = config
         self._timeouts = config.timeouts.model_copy(update={"heartbeat": self._rhythm.silence_s})
@@ -200,6 +204,11 @@ class Attempt(Crew):
     def warned(self, message: Warned) -> Ack:
         self.hear(message)
         self._warn(message.text)
+        return Ack()
+
+    def has_printed(self, message: Printed) -> Ack:
+        self.hear(message)
+        self.printed.extend(told_lines(message.text).splitlines())
         return Ack()
 
     def exited(self, message: TrainerExited) -> None:

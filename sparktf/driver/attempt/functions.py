@@ -1,7 +1,8 @@
 """Functions on the nodes of a gang: a discipline without steps, shares or checkpoints.
 
 Each node runs its function once. A node lost before its function has returned ends all of them; so does an error of a
-function. They are done when all working nodes have returned: servers serve while others work.
+function. They are done when all working nodes have returned: servers serve while others work, and so does any node
+whose function is within `join()` of one of TensorFlow's servers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from sparktf.wire.guest import Deal, DealRequest, GuestNode, GuestPlace
 
 ATTEMPT = 1
 """There is only one: a failure ends a program."""
+
+SERVES = "serving"
+"""Phase of a node whose function is within a server's `join()`, which never returns."""
 
 SERVING = ("ps", "evaluator")
 """Jobs whose functions serve others: they take no rows, and are not waited for."""
@@ -72,7 +76,13 @@ class Functions(Crew):
     @property
     def is_done(self) -> bool:
         """Whether all functions but those of servers have returned, and nothing failed."""
-        return not self.failures and all(self.trainers[node].finished is not None for node in self._working())
+        return not self.failures and not self.unreturned
+
+    @property
+    def unreturned(self) -> list[Trainer]:
+        """The nodes that are waited for."""
+        working = (self.trainers[node] for node in self._working())
+        return [trainer for trainer in working if trainer.finished is None and trainer.progress.phase != SERVES]
 
     @property
     def is_over(self) -> bool:
@@ -95,10 +105,13 @@ class Functions(Crew):
     # ---- who takes rows ----
 
     def deal(self, message: DealRequest) -> Deal:
-        """Returns the node that gets the first of some rows: over all feeders, each node gets equally many."""
+        """Returns the node that gets the first of some rows: over all feeders, each node gets equally many.
+
+        It says why the functions have ended, too: feeders ask what became of a node that they wait for.
+        """
         takers = max(len(self.places()), 1)
         first, self._dealt = self._dealt, (self._dealt + message.rows) % takers
-        return Deal(first=first, is_over=not self.wants_rows)
+        return Deal(first=first, is_over=not self.wants_rows, cause=self.cause)
 
     @property
     def wants_rows(self) -> bool:

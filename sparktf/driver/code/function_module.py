@@ -9,28 +9,37 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import io
 import sys
+import tokenize
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from types import CodeType, ModuleType
+from typing import IO, Any
 
 import cloudpickle
 
 from sparktf.driver.code.module import PARAMETERS, search_path
 from sparktf.errors import ConfigError
 from sparktf.process.module_search import find_module
+from sparktf.process.sent_sources import SentSource, name_code
 
 _INSTALLED = {"site-packages", "dist-packages"}
+_UNNAMED = "<unnamed>"
+"""In place of the file of code whose name travels beside it."""
 _TEXT = '''"""Functions of a program: made by sparktf."""
 
 from pathlib import Path
 
 import cloudpickle
 
+from sparktf.process.sent_sources import remember_sources
+
 {parameters}
-_FUNCTIONS = cloudpickle.loads((Path(__file__).parent / "{pickle}").read_bytes())
+with (Path(__file__).parent / "{pickle}").open("rb") as _file:
+    _FUNCTIONS = cloudpickle.load(_file)
+    remember_sources(cloudpickle.load(_file))
 {bound}
 '''
 
@@ -41,7 +50,7 @@ def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[
     """Returns the names of functions for a configuration: as `module:function`, all of the same module.
 
     Functions in a module of the user's that can be found elsewhere are named by it. Others, such as closures, travel by
-    value, together with all that they use of the program and of modules beside it.
+    value, together with all that they use of the program and of modules beside it, and with the text of their cells.
 
     Args:
         functions: Name that the function has -> the function.
@@ -57,7 +66,7 @@ def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[
         return homes
     try:
         with _by_value(_modules_of_program()):
-            content = cloudpickle.dumps(dict(functions))
+            content = _pickled(functions)
     except Exception as error:  # any error of a user's object that is pickled
         names = ", ".join(functions)
         raise ConfigError(
@@ -73,6 +82,51 @@ def name_functions(functions: Mapping[str, UserFunction], folder: Path) -> dict[
     )
     importlib.invalidate_caches()
     return {name: f"{module}:{name}" for name in functions}
+
+
+def _pickled(functions: Mapping[str, UserFunction]) -> bytes:
+    """Returns the functions as a pickle, and behind it one of the sources of those that go by value."""
+    content = io.BytesIO()
+    pickler = _NotingPickler(content)
+    pickler.dump(dict(functions))
+    content.write(cloudpickle.dumps({file: tuple(source) for file, source in sorted(pickler.sources.items())}))
+    return content.getvalue()
+
+
+class _NotingPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Sends code with a name for its source, and notes that: the lines of a function, and not those around it.
+
+    By itself cloudpickle leaves the name of its file out. Names do not depend on where the function was defined: the
+    same functions are the same module.
+
+    Attributes:
+        sources: Name -> source.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file)
+        self.sources: dict[str, SentSource] = {}
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Returns how an object is pickled."""
+        if not isinstance(obj, CodeType) or obj.co_filename == _UNNAMED:
+            return super().reducer_override(obj)
+        unnamed = obj.replace(co_filename=_UNNAMED)
+        name = self._noted(obj)
+        return (name_code, (unnamed, name)) if name else super().reducer_override(unnamed)
+
+    def _noted(self, code: CodeType) -> str:
+        """Returns the name of a function's source; "" where nobody has its text."""
+        try:
+            lines, first = inspect.getsourcelines(code)
+        except (OSError, SyntaxError, TypeError, tokenize.TokenError):
+            return ""
+        text = "\n" * (first - 1) + "".join(lines)
+        file = Path(code.co_filename)
+        label = file.name if file.is_file() else "cell"
+        name = f"<{label} {hashlib.sha256(text.encode()).hexdigest()[:8]}>"
+        self.sources[name] = SentSource(label, text)
+        return name
 
 
 def _counts(functions: Mapping[str, UserFunction]) -> dict[str, int]:

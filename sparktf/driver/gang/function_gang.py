@@ -21,6 +21,8 @@ from sparktf.wire.guest import GuestNode
 from sparktf.wire.security import ControlAccess
 from sparktf.wire.trainer_spec import Function
 
+_SHOWN_NODES = 10
+
 
 class FunctionGang(Reserved):
     """Runs a function once on each of some nodes: `reserve`, `begin`, wait for its end; `close` in any case.
@@ -55,6 +57,20 @@ class FunctionGang(Reserved):
     def cause(self) -> ErrorRecord | None:
         """The first failure, if any."""
         return None if self._functions is None else self._functions.cause
+
+    @property
+    def unreturned(self) -> str:
+        """The nodes that have not returned, in words; the roster's lock is held."""
+        left = self.functions.unreturned
+        nodes = [f"{trainer.node} on {trainer.host}" for trainer in left[:_SHOWN_NODES]]
+        if len(left) > _SHOWN_NODES:
+            nodes.append(f"{len(left) - _SHOWN_NODES} more")
+        return f"{', '.join(nodes)} {'has' if len(left) == 1 else 'have'} not returned"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether all was stopped, and the executors given back."""
+        return self._closed
 
     # ---- the beginning ----
 
@@ -161,7 +177,7 @@ class FunctionGang(Reserved):
             while not done():
                 self.check()
                 if deadline_s is not None and self.clock.now_s() > deadline_s:
-                    raise NodeLostError(f"the functions did not return within {limit_s:g} s")
+                    raise NodeLostError(f"{self.unreturned} within {limit_s:g} s")
                 self.clock.wait(self.roster.changed, KNOBS.tick_s)
         self.check()
 

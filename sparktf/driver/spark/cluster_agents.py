@@ -35,15 +35,15 @@ def check_engine() -> None:
     """
     found = importlib.util.find_spec(_PACKAGE)
     if found is None:
-        raise PreflightError(f"cluster.engine: {_PACKAGE} needs the package: install sparktf[{_PACKAGE}]")
+        raise PreflightError(f"cluster.engine: {_PACKAGE} needs the package: pip install {_PACKAGE}=={_VERSION}")
     if found.origin is None:
         raise PreflightError(
             f"cluster.engine: {_PACKAGE} needs the real package, but sparktf.compat replaces it in this process"
         )
     if (version := importlib.metadata.version(_PACKAGE)) != _VERSION:
         raise PreflightError(
-            f"cluster.engine: {_PACKAGE} needs {_PACKAGE} {_VERSION}, but {version} is installed: install "
-            f"sparktf[{_PACKAGE}]"
+            f"cluster.engine: {_PACKAGE} needs {_PACKAGE} {_VERSION}, but {version} is installed: pip install "
+            f"{_PACKAGE}=={_VERSION}"
         )
 
 

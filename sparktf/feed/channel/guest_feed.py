@@ -1,221 +1,36 @@
-"""Rows that Spark feeds to a function of another package's program: a bounded queue, and the server that fills it.
+"""The server that fills the queue of a function of another package's program with the rows that Spark feeds it.
 
 put       do_put       rows; the call returns when all of them were taken, or no more are wanted
 answer    do_exchange  rows, then their number; the results are returned in order, while rows still come
 end       action       no more rows come: `take` returns none from then on
+
+A call is named "put" or "answer", with a `GuestCall` after a space.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
+from pydantic import ValidationError
 
-from sparktf.feed.channel.any_rows import batch_to_rows, rows_to_batch
+from sparktf.errors import ModelError
+from sparktf.feed.channel.any_rows import rows_to_batch
+from sparktf.feed.channel.guest_queue import BroughtRows, GuestQueue
 from sparktf.feed.channel.server import ChannelServer
 from sparktf.wire.data import SplitEnd
+from sparktf.wire.guest import GuestCall
 from sparktf.wire.security import TlsMaterial
 
-END = "end"
+END, PUT, ANSWER = "end", "put", "answer"
+POOL = "answered"
+"""Beginning of the names of the server's own threads."""
 _ANSWER_ROWS = 1024
-_MOST_ANSWERS = 64 * _ANSWER_ROWS
-"""Upper bound of unsent results: beyond it the function waits."""
-
-
-@dataclass(slots=True)
-class BroughtRows:
-    """Rows that one call brings."""
-
-    wants_answers: bool = False  # Whether each row has a result, which is sent back
-    left: int = 0  # Number of rows that are not taken yet; `owed` counts taken rows without a result
-    owed: int = 0
-    rows: int = 0  # Number of rows so far
-    has_ended: bool = False  # Whether no more rows come
-    answers: list[Any] = field(default_factory=list)  # Results to be sent
-    is_gone: bool = False  # Whether the caller has gone: further results are dropped
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether all results are given."""
-        return self.has_ended and not self.left and not self.owed
-
-
-class GuestQueue:
-    """Rows that wait for the function; thread-safe.
-
-    Attributes:
-        is_over: Whether the end has come, and all rows before it were taken.
-    """
-
-    def __init__(self, most_nbytes: int) -> None:
-        """Makes an empty queue; `put` waits while it holds more than `most_nbytes`."""
-        self._most_nbytes = most_nbytes
-        self._changed = threading.Condition()
-        self._waiting: deque[tuple[pa.RecordBatch | None, BroughtRows]] = deque()
-        self._nbytes = 0
-        self._rows: list[Any] = []
-        self._at = 0
-        self._stream: BroughtRows | None = None
-        self._answering: deque[BroughtRows] = deque()
-        self._turn = threading.Lock()
-        self._turns = 0
-        self._ended = self._terminated = False
-        self.is_over = False
-
-    # ---- the function's side ----
-
-    def take(self, count: int) -> list[Any]:
-        """Waits for `count` rows and returns them; fewer at the end, also at that of a stream that wants answers."""
-        found: list[Any] = []
-        while len(found) < count:
-            if self._at == len(self._rows) and not self._next(stop=bool(found)):
-                break
-            part = self._rows[self._at : self._at + count - len(found)]
-            self._at += len(part)
-            found = part if not found else found + part
-            self._taken(len(part))
-        return found
-
-    def _next(self, *, stop: bool) -> bool:
-        """Makes the next batch the current one; returns whether there is one.
-
-        With `stop` it does not go beyond the end of a stream that wants answers.
-        """
-        while True:
-            with self._changed:
-                while not self._waiting and not self._ended and not self._terminated:
-                    self._changed.wait()
-                if not self._waiting or self._terminated:
-                    self.is_over = True
-                    return False
-                batch, stream = self._waiting.popleft()
-                if batch is not None:
-                    self._nbytes -= batch.nbytes
-                self._changed.notify_all()
-            if batch is None:  # the end of a stream
-                if stop and stream.wants_answers:
-                    return False
-                continue
-            self._rows, self._at, self._stream = batch_to_rows(batch), 0, stream
-            return True
-
-    def _taken(self, count: int) -> None:
-        with self._changed:
-            if self._stream is not None:
-                self._stream.left -= count
-                self._stream.owed += count if self._stream.wants_answers else 0
-                if not self._stream.left:
-                    self._changed.notify_all()
-
-    def answer(self, results: list[Any]) -> None:
-        """Takes the results of rows that were handed out, in order; waits while too many are unsent.
-
-        Raises:
-            ValueError: there are more results than rows that want one.
-        """
-        with self._changed:
-            left = list(results)
-            while left:
-                stream = next((stream for stream in self._answering if stream.owed), None)
-                if stream is None:
-                    raise ValueError(f"there are {len(left)} more results than rows")
-                while len(stream.answers) >= _MOST_ANSWERS and not self._may_hoard(stream):
-                    self._changed.wait()
-                part = left[: stream.owed]
-                stream.owed -= len(part)
-                stream.answers += [] if stream.is_gone else part
-                left = left[len(part) :]
-                self._changed.notify_all()
-
-    def _may_hoard(self, stream: BroughtRows) -> bool:
-        """Whether results are taken without a limit.
-
-        Waiting callers may keep them from being read: Spark zips the results of two partitions.
-        """
-        return stream.is_gone or self._terminated or self._turns > 1
-
-    def terminate(self) -> None:
-        """Ends the demand for rows: waiting and later ones are dropped."""
-        with self._changed:
-            self._terminated = True
-            for batch, stream in self._waiting:
-                stream.left -= 0 if batch is None else batch.num_rows
-            self._waiting.clear()
-            self._nbytes = 0
-            self._changed.notify_all()
-
-    # ---- the server's side ----
-
-    def put(self, batch: pa.RecordBatch | None, stream: BroughtRows) -> None:
-        """Adds rows, or the end of a stream; waits while there is no room."""
-        nbytes = 0 if batch is None else batch.nbytes
-        with self._changed:
-            stream.rows += 0 if batch is None else batch.num_rows
-            while self._nbytes and self._nbytes + nbytes > self._most_nbytes and not self._terminated:
-                self._changed.wait()
-            if self._terminated:
-                return
-            if batch is not None:
-                stream.left += batch.num_rows
-                self._nbytes += nbytes
-            self._waiting.append((batch, stream))
-            self._changed.notify_all()
-
-    @contextmanager
-    def answered(self, stream: BroughtRows) -> Iterator[None]:
-        """Makes a stream with results the current one within the context; others wait for their turn."""
-        with self._changed:
-            self._turns += 1
-            self._changed.notify_all()
-        try:
-            with self._turn:  # else rows of two partitions would be mixed
-                with self._changed:
-                    self._answering = deque(one for one in self._answering if not one.is_answered)
-                    self._answering.append(stream)
-                try:
-                    yield
-                finally:
-                    self.put(None, stream)
-        finally:
-            with self._changed:
-                self._turns -= 1
-                stream.has_ended = True
-                self._changed.notify_all()
-
-    def wait_taken(self, stream: BroughtRows) -> None:
-        """Waits until all rows of a stream were taken, or no more are wanted."""
-        with self._changed:
-            while stream.left and not self._terminated:
-                self._changed.wait()
-
-    def wait_answers(self, stream: BroughtRows) -> list[Any]:
-        """Waits for results of a stream and returns those not returned yet; none if no more will come."""
-        with self._changed:
-            while not stream.answers and not (stream.is_answered or stream.is_gone or self._terminated):
-                self._changed.wait()
-            found, stream.answers = stream.answers, []
-            self._changed.notify_all()
-            return found
-
-    def forget(self, stream: BroughtRows) -> None:
-        """Drops all further results of a stream."""
-        with self._changed:
-            stream.is_gone, stream.answers = True, []
-            self._changed.notify_all()
-
-    def end(self) -> None:
-        """Marks the end of all rows."""
-        with self._changed:
-            self._ended = True
-            self._changed.notify_all()
 
 
 class GuestServer(ChannelServer):
@@ -248,11 +63,12 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.FlightMetadataWriter,
     ) -> None:
         """Takes rows, and returns when the function has taken them."""
-        stream = BroughtRows()
-        for chunk in reader:
-            if chunk.data is not None and chunk.data.num_rows:
-                self._queue.put(unwrapped(chunk.data), stream)
-        self._queue.wait_taken(stream)
+        stream = _stream(descriptor, wants_answers=False)
+        with _told():
+            for chunk in reader:
+                if chunk.data is not None and chunk.data.num_rows:
+                    self._queue.put(unwrapped(chunk.data), stream)
+            self._queue.wait_taken(stream)
         writer.write(b"taken")
 
     def do_exchange(
@@ -263,9 +79,9 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
         """Takes rows, and returns their results in the same order, while rows still come."""
-        stream, sent = BroughtRows(wants_answers=True), 0
+        stream, sent = _stream(descriptor, wants_answers=True), 0
         writer.begin(WRAPPED)
-        with ThreadPoolExecutor(1, "answered") as pool:
+        with _told(), ThreadPoolExecutor(1, POOL) as pool:
             told = pool.submit(self._brought, reader, stream)
             try:
                 while results := self._queue.wait_answers(stream):
@@ -274,12 +90,10 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
                     sent += len(results)
             finally:
                 self._queue.forget(stream)
-        if told.result() != stream.rows:
-            raise flight.FlightServerError(f"{stream.rows} rows came, but not their final number")
+            if told.result() != stream.rows:
+                raise flight.FlightServerError(f"{stream.rows} rows came, but not their final number")
         if sent < stream.rows:
-            raise flight.FlightServerError(
-                f"only {sent} results came for {stream.rows} rows, and the function takes no more rows"
-            )
+            raise _of_function(f"{self._queue.function} takes no more rows, and has given {stream.in_words}")
 
     def _brought(self, reader: flight.MetadataRecordBatchReader, stream: BroughtRows) -> int | None:
         """Takes the rows of a stream in its turn; returns the number that was announced, None for none."""
@@ -295,6 +109,29 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             if told is None:
                 self._queue.forget(stream)
         return told
+
+
+def _stream(descriptor: flight.FlightDescriptor, *, wants_answers: bool) -> BroughtRows:
+    """Returns the rows of a call, which are to come."""
+    try:
+        call = GuestCall.model_validate_json(descriptor.command.partition(b" ")[2] or b"{}")
+    except ValidationError:
+        raise flight.FlightUnauthorizedError("malformed call") from None
+    return BroughtRows(wants_answers, call.partition, call.feed_timeout_s)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tells the caller of a failure of the function."""
+    try:
+        yield
+    except ModelError as error:
+        raise _of_function(str(error)) from None
+
+
+def _of_function(said: str) -> flight.FlightServerError:
+    """Returns an error that is the function's own; the caller finds its text, without gRPC's, as extra information."""
+    return flight.FlightServerError(said, said.encode())
 
 
 WRAPPED = pa.schema({"batch": pa.large_binary()})

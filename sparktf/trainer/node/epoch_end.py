@@ -66,7 +66,8 @@ class EpochEnd:
         if self._train.callbacks is not None:
             model = self._weights.copied()
             if self._member.place.leads:
-                self._callbacks = UserCallbacks(self._member.place.spec.config, model)
+                place = self._member.place
+                self._callbacks = UserCallbacks(place.spec.config, model, place.listening)
 
     def _rule(self, key: str, watched: WatchedMetric) -> KeepRule:
         if self._validates and not self._weights.metrics:

@@ -17,6 +17,7 @@ from types import FrameType, TracebackType
 import tensorflow as tf
 
 from sparktf.errors import ErrorRecord, NotStoredError, PeerLostError, SparkTFError, Verdict
+from sparktf.process.sent_sources import label_of
 from sparktf.topology import ClusterSpec
 from sparktf.trainer.model.said import first_line, without_colours
 from sparktf.wire.trainer_spec import Function, TrainerSpec
@@ -27,6 +28,7 @@ _PEER_ERRORS = (
     tf.errors.CancelledError,
     tf.errors.DeadlineExceededError,
 )
+_PACKAGE = Path(__file__).parents[2]
 _PEER_TEXTS = ("Collective ops is aborted", "Connection reset by peer", "coordination service")
 
 _PYTHON_TEXTS = ("Traceback (most recent call last)", "in user code:")
@@ -124,19 +126,26 @@ def _place(error: BaseException, spec: TrainerSpec) -> str:
     found = ""
     modules = {module.partition(".")[0] for module in spec.modules}
     for frame, line in _walk(error.__traceback__):
-        if frame.f_globals.get("__name__", "").partition(".")[0] in modules:
-            name = frame.f_code.co_filename
+        name = frame.f_code.co_filename
+        label = label_of(name)
+        if label is not None or frame.f_globals.get("__name__", "").partition(".")[0] in modules:
             source = linecache.getline(name, line, frame.f_globals).strip()
-            found = f" ({name.rpartition('/')[2]}:{line} in {frame.f_code.co_name}: {source})"
+            found = f" ({label or name.rpartition('/')[2]}:{line} in {frame.f_code.co_name}: {source})"
     return found
 
 
 def _below_sparktf(trace: TracebackType | None) -> TracebackType | None:
     """Returns the traceback without sparktf's outer frames; all of it if there are no others."""
     rest = trace
-    while rest is not None and rest.tb_frame.f_globals.get("__name__", "").partition(".")[0] in ("__main__", "sparktf"):
+    while rest is not None and _is_ours(rest.tb_frame):
         rest = rest.tb_next
     return rest or trace
+
+
+def _is_ours(frame: FrameType) -> bool:
+    """Whether a frame is of sparktf's code; functions of a notebook's cells are of `__main__`, as this program is."""
+    package = frame.f_globals.get("__name__", "").partition(".")[0]
+    return package == "sparktf" or (package == "__main__" and Path(frame.f_code.co_filename).is_relative_to(_PACKAGE))
 
 
 def _walk(trace: TracebackType | None) -> list[tuple[FrameType, int]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import faulthandler
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -15,9 +17,10 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import NodeId
 from sparktf.trainer.node import ending
 from sparktf.trainer.node.position import Positioned
+from sparktf.trainer.node.printed_lines import Printing
 from sparktf.trainer.node.report import Metered, Reporter, log_line
 from sparktf.wire.channel import ControlClient
-from sparktf.wire.control import Action, Ready, Warned, WorkerPlace
+from sparktf.wire.control import Action, Printed, Ready, Warned, WorkerPlace
 from sparktf.wire.trainer_spec import Training
 
 _Answer = TypeVar("_Answer", bound=Message)
@@ -45,6 +48,7 @@ class Place:
         self.storage = self.file_systems.open(spec.run_root)
         self.began_s = time.monotonic()
         self._reporter = reporter
+        self._printing = Printing(self._send_printed)
 
     @property
     def workers(self) -> int:
@@ -94,6 +98,18 @@ class Place:
         """Reports a problem that does not end the run, to the driver and to the log."""
         log_line(f"sparktf: {text}")
         self.send(Action.WARNING, Warned(**self.spec.sender, text=text))
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Shows in the driver's output what the block prints, on the leader."""
+        if not self.leads:
+            yield
+            return
+        with self._printing.heard():
+            yield
+
+    def _send_printed(self, text: str) -> None:
+        self.send(Action.PRINTED, Printed(**self.spec.sender, text=text))
 
     def ready(self, message: Ready) -> None:
         """Tells the driver that this node has started, and cancels the dump of a start that hangs."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -57,7 +58,7 @@ class Reporter:
         self._spec = spec
         self._loop: Positioned | None = None
         self._meter: Metered | None = None
-        self._phase = "starting"
+        self._phase: Callable[[], str] = lambda: "starting"
         self._workers: tuple[WorkerPlace, ...] = ()
         self._finished, self._due = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
@@ -68,7 +69,7 @@ class Reporter:
     @property
     def progress(self) -> Progress:
         at = Position() if self._loop is None else self._loop.position
-        return Progress(epoch=at.epoch, step=at.step, rows_trained=at.rows, loss=at.loss, phase=self._phase)
+        return Progress(epoch=at.epoch, step=at.step, rows_trained=at.rows, loss=at.loss, phase=self._phase())
 
     def follow(self, loop: Positioned) -> None:
         """See `Place.follow`."""
@@ -80,6 +81,10 @@ class Reporter:
 
     def enter(self, phase: str) -> None:
         """See `Place.enter`."""
+        self._phase = lambda: phase
+
+    def tell_phase(self, phase: Callable[[], str]) -> None:
+        """Has each heartbeat ask for the phase from now on."""
         self._phase = phase
 
     @property

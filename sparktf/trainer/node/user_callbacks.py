@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sparktf.config.job import JobConfig
@@ -27,13 +28,20 @@ _INSTEAD = {
 class UserCallbacks:
     """The callbacks that the configured function returns; on the leader."""
 
-    def __init__(self, config: JobConfig, model: Any) -> None:
+    def __init__(
+        self, config: JobConfig, model: Any, listening: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
         """Makes the callbacks, and gives them a copy of the trained model.
+
+        Args:
+            listening: Around each call of theirs: hears what they print.
 
         Raises:
             ModelContractError: the function returns no callbacks, or some that would not be called or not take effect.
         """
-        callbacks = load_named(config, _KEY)(dict(config.params))
+        self._listening = listening
+        with listening():
+            callbacks = load_named(config, _KEY)(dict(config.params))
         if not isinstance(callbacks, (list, tuple)):
             raise ModelContractError(
                 f"{_KEY}: {config.train.callbacks} returned {type(callbacks).__name__}, not a list of Keras callbacks"
@@ -43,24 +51,28 @@ class UserCallbacks:
         self._callbacks = tuple(callbacks)
         self._model = model
         self._model.stop_training = False
-        for callback in self._callbacks:
-            callback.set_params({"epochs": config.train.epochs, "steps": None, "verbose": 0})
-            callback.set_model(model)
-            callback.on_train_begin()
+        with listening():
+            for callback in self._callbacks:
+                callback.set_params({"epochs": config.train.epochs, "steps": None, "verbose": 0})
+                callback.set_model(model)
+                callback.on_train_begin()
 
     def begun(self, epoch: int) -> None:
-        for callback in self._callbacks:
-            callback.on_epoch_begin(epoch)
+        with self._listening():
+            for callback in self._callbacks:
+                callback.on_epoch_begin(epoch)
 
     def ended(self, epoch: int, logs: Mapping[str, float]) -> bool:
         """Calls `on_epoch_end`, each with its own dict; returns whether one of them ends the training."""
-        for callback in self._callbacks:
-            callback.on_epoch_end(epoch, dict(logs))
+        with self._listening():
+            for callback in self._callbacks:
+                callback.on_epoch_end(epoch, dict(logs))
         return bool(self._model.stop_training)
 
     def end(self, logs: Mapping[str, float]) -> None:
-        for callback in self._callbacks:
-            callback.on_train_end(dict(logs))
+        with self._listening():
+            for callback in self._callbacks:
+                callback.on_train_end(dict(logs))
 
 
 def _check(callback: Any) -> None:

@@ -75,7 +75,8 @@ class CoordinatedRun(ModelRun):
         self._spec = spec
         cluster, self._succession = connection
         with cluster.strategy.scope():
-            model = UserModel(build, config, spec.assets, spec.feed, unseen=True)
+            with place.listening():
+                model = UserModel(build, config, spec.assets, spec.feed, unseen=True)
             member.output.check(model)
             wanted = config.train.replicas_to_aggregate
             kind = Closure if wanted is None else AggregatedClosure

@@ -36,7 +36,8 @@ class KerasRun(ModelRun):
         if is_own:
             total = ExchangeSum(exchange)
         with strategy.scope(), refusing_questions() if is_own else nullcontext():
-            model = UserModel(build, config, spec.assets, spec.feed)
+            with place.listening():
+                model = UserModel(build, config, spec.assets, spec.feed)
             member.output.check(model)
             max_rows = -(-config.train.batch_size // replicas) + 1
             update = UpdateFunction(strategy, model, total=total, max_rows=max_rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -47,6 +48,7 @@ def noted(args: dict[str, str], ctx: Any) -> None:
     told = {"job": ctx.job_name, "index": ctx.task_index, "workers": ctx.num_workers, "pid": os.getpid(), "rows": rows}
     told |= {"config": json.loads(os.environ.get("TF_CONFIG", "null")), "path": ctx.absolute_path("x")}
     Path(args["folder"], f"{ctx.executor_id}.json").write_text(json.dumps(told))
+    sys.exit()  # as scripts do
 
 
 def feeding(spark: SparkSession, folder: str) -> DataFrame:
@@ -151,8 +153,6 @@ def synchronous(spark: SparkSession, folder: str) -> DataFrame:
 
 def squared(args: list[str], ctx: Any) -> None:
     """Answers with squares; the last argument is the program's own."""
-    import sys
-
     assert sys.argv == args
     feed = ctx.get_data_feed(train_mode=False)
     while not feed.should_stop():
@@ -176,7 +176,7 @@ def inference(spark: SparkSession) -> DataFrame:
 
 
 def served(args: dict[str, Any], ctx: Any) -> None:
-    """Trains over a parameter server: the chief has the worker make updates."""
+    """Trains over a parameter server, as TensorFlow's tutorial does: the chief has the worker make updates."""
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -184,13 +184,7 @@ def served(args: dict[str, Any], ctx: Any) -> None:
         server = tf.distribute.Server(
             resolver.cluster_spec(), job_name=ctx.job_name, task_index=ctx.task_index, protocol="grpc", start=True
         )
-        if ctx.job_name == "ps":
-            server.join()
-        import time
-
-        while not Path(args["folder"], "done").exists():
-            time.sleep(0.1)
-        return
+        server.join()
     strategy = tf.distribute.ParameterServerStrategy(resolver)
     coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
     with strategy.scope():
@@ -205,11 +199,10 @@ def served(args: dict[str, Any], ctx: Any) -> None:
         coordinator.schedule(update)
     coordinator.join()
     Path(args["folder"], "total").write_text(str(float(total.numpy())))
-    Path(args["folder"], "done").touch()
 
 
 def servers(spark: SparkSession, folder: str) -> DataFrame:
-    """Trains over a parameter server, which nobody waits for."""
+    """Trains over a parameter server and a worker that never leave `join()`: nobody waits for them."""
     cluster = TFCluster.run(
         spark.sparkContext,
         served,
@@ -221,6 +214,51 @@ def servers(spark: SparkSession, folder: str) -> DataFrame:
     )
     cluster.shutdown()
     return spark.createDataFrame([(json.dumps(cluster.cluster_info),)], "told string")
+
+
+def leaving(args: dict[str, str], ctx: Any) -> None:
+    """Answers full batches, and leaves as it is told to where rows are left over."""
+    feed = ctx.get_data_feed(train_mode=False)
+    while not feed.should_stop():
+        batch = feed.next_batch(10)
+        if len(batch) == 10:
+            feed.batch_results([row[0] for row in batch])
+        elif batch and args["how"] == "exits":
+            os._exit(3)
+    if args["how"] == "stays":
+        time.sleep(1e6)
+
+
+def said_of(call: Callable[[], Any]) -> str:
+    """Returns what is said where a call raises; "" where it does not."""
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - also Spark's
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def ends(spark: SparkSession) -> DataFrame:
+    """Returns what is said, and where, of functions that leave a result out, their process, or nobody in peace."""
+    context, said = spark.sparkContext, []
+    rows = context.parallelize([(i,) for i in range(25)], 1)
+    refused = said_of(lambda: TFCluster.run(context, leaving, {}, 7, 0, input_mode=SPARK))
+    said.append(("run", "refused", refused))
+    for how in ("leaves out", "exits", "stays"):
+        cluster = TFCluster.run(context, leaving, {"how": how}, 2, 0, input_mode=SPARK)
+        found = cluster.inference(rows if how != "stays" else context.parallelize([(i,) for i in range(20)], 1))
+        calls: dict[str, Callable[[], Any]] = {
+            "collect": found.collect,
+            "shutdown": lambda cluster=cluster, how=how: cluster.shutdown(  # type: ignore[misc]
+                timeout=1 if how == "stays" else 60
+            ),
+            "again": cluster.shutdown,
+            "train": lambda cluster=cluster: cluster.train(rows),  # type: ignore[misc]
+            "inference": lambda cluster=cluster: cluster.inference(rows),  # type: ignore[misc]
+            "late": found.collect,
+        }
+        said += [(how, name, said_of(call)) for name, call in calls.items()]
+    return spark.createDataFrame(said, "how string, call string, said string")
 
 
 def failing(args: dict[str, str], ctx: Any) -> None:

@@ -1,0 +1,90 @@
+"""The site that `make site` builds from the pages: their order, the reference, and what counts as an error."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
+
+from sparktf.version import __version__
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+ROOT = Path(__file__).parents[2]
+_LINK_BY_PATH = re.compile(r"\[[\w./-]+\.md\]\(([\w./-]+\.md(?:#[\w-]+)?)\)")
+"""A link whose text is the page's path, which whoever reads the files looks for."""
+
+_CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+
+PARTS = {
+    "Use": "use",
+    "Each night": "nights",
+    "The cluster": "cluster",
+    "Inside": "inside",
+}
+"""Titles of the parts of the site, and their folders below docs/."""
+
+project, author, release = "sparktf", "The sparktf authors", __version__
+copyright = author
+
+root_doc = "README"
+include_patterns = ["README.md", "CHANGELOG.md", "docs/**/*.md", "docs/site/*.rst"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
+myst_heading_anchors = 4
+myst_fence_as_directive = ["mermaid"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
+napoleon_use_rtype = False
+
+html_theme = "furo"
+html_title = "sparktf"
+html_copy_source = False
+html_extra_path = ["index"]
+pygments_style, pygments_dark_style = "friendly", "monokai"
+
+
+def pages_of(folder: str) -> list[str]:
+    """Returns the pages of a part in the order in which README.md names them."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8").rpartition("\nPages:\n")[2]
+    return re.findall(rf"\]\((docs/{folder}/[\w-]+)\.md\)", text)
+
+
+def as_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
+    """Has links to pages bear their titles, and gives README.md, which is the first page, the contents of the site."""
+    source[0] = _LINK_BY_PATH.sub(r"[](\1)", source[0])
+    if name != root_doc:
+        return
+    parts = [(title, pages_of(folder)) for title, folder in PARTS.items()]
+    parts[0][1].append("docs/site/reference")
+    parts[-1][1].append("CHANGELOG")
+    trees = [f"```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "\n".join(pages) + "\n```" for title, pages in parts]
+    source[0] = "\n\n".join([source[0], *trees]) + "\n"
+
+
+def as_markdown(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+    """Reads a docstring's single backticks as code, and an indented block under its text as an example."""
+    found: list[str] = []
+    for line in lines:
+        begins = line.startswith("    ") and len(found) > 1 and not found[-1] and not found[-2].startswith(" ")
+        if begins and found[-2] and not found[-2].endswith(":"):
+            found += ["::", ""]
+        found.append(line if line.startswith("    ") and "::" in found else _CODE.sub(r"``\1``", line))
+    lines[:] = found
+
+
+def without_fields(
+    app: Sphinx, what: str, name: str, obj: object, options: object, signature: str | None, returns: str | None
+) -> tuple[str, None] | None:
+    """Leaves the arguments of records out, which are their fields again."""
+    return ("", None) if isinstance(obj, type) and issubclass(obj, BaseModel) else None
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx's entry."""
+    app.connect("source-read", as_on_the_site)
+    app.connect("autodoc-process-docstring", as_markdown, priority=400)  # before napoleon reads it
+    app.connect("autodoc-process-signature", without_fields)

@@ -1,0 +1,42 @@
+"""The files with which schedulers run a configuration each night: those of yarn/schedules, as they were installed."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from sparktf.errors import ConfigError
+
+_INSTALLED = Path(__file__).parents[1] / "schedules"
+_IN_SOURCES = Path(__file__).parents[2] / "yarn/schedules"
+_FILES = {
+    "airflow": ("airflow",),
+    "cron": ("cron", "nightly.sh", "sparktf.env"),
+    "oozie": ("oozie", "nightly.sh", "sparktf.env"),
+    "systemd": ("systemd", "sparktf.env"),
+}
+"""Scheduler -> its files and folders, whose content goes to the folder that the user names."""
+
+
+def copy_schedule(scheduler: str, to: Path) -> list[Path]:
+    """Copies the files for a scheduler to a folder; returns their paths there.
+
+    Raises:
+        ConfigError: one of them is there, or cannot be written; none is replaced.
+    """
+    root = _INSTALLED if _INSTALLED.is_dir() else _IN_SOURCES
+    copies = {
+        file: to / (file.relative_to(root / name) if (root / name).is_dir() else name)
+        for name in _FILES[scheduler]
+        for file in ([root / name] if (root / name).is_file() else sorted((root / name).rglob("*")))
+        if file.is_file() and file.suffix != ".pyc"
+    }
+    if there := [path for path in copies.values() if path.exists()]:
+        raise ConfigError(f"{there[0]} is there, and is not replaced: name another folder with --to")
+    try:
+        for file, path in copies.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, path)
+    except OSError as error:
+        raise ConfigError(f"--to {to}: {error.strerror or error}: name a folder that can be written to") from error
+    return list(copies.values())
