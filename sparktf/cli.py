@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from sparktf.errors import ConfigError, SparkTFError, Verdict
 from sparktf.hadoop import HadoopConf
 from sparktf.process.supported import lacks, start
 from sparktf.rundir import chosen_run_id
-from sparktf.told import told_lines, words_of_error
+from sparktf.told import told, told_lines, words_of_error
 
 if TYPE_CHECKING:
     from sparktf.runs.finding import FoundRun, RunsRoot
@@ -181,6 +182,8 @@ def _runs(arguments: argparse.Namespace) -> int:
     from sparktf.runs.listing import json_lines, parse_since, print_runs, recorded_runs  # noqa: PLC0415
 
     output = _needed_output(arguments)
+    if arguments.expect is not None:
+        return _expect(arguments, output)
     now = datetime.datetime.now(datetime.UTC)
     since = None if arguments.since is None else parse_since(arguments.since, now)
     found = recorded_runs(output, arguments.name, failed=arguments.failed, since=since, warn=say)
@@ -190,6 +193,18 @@ def _runs(arguments: argparse.Namespace) -> int:
     else:
         print_runs(make_plain_console(whole_lines=True), found)
     return 0
+
+
+def _expect(arguments: argparse.Namespace, output: RunsRoot) -> int:
+    from sparktf.runs.expecting import look_for_run  # noqa: PLC0415
+    from sparktf.runs.finding import need_name  # noqa: PLC0415
+
+    if arguments.failed or arguments.since is not None or arguments.json:
+        raise ConfigError("--expect asks whether a run came, and lists none: leave out --failed, --since and --json")
+    within_s = seconds_of("--expect", arguments.expect)
+    coming = look_for_run(output, need_name(arguments.name, output), within_s, SystemClock().wall_s(), say)
+    say(told(coming.line), sys.stdout if coming.came else sys.stderr)
+    return int(Verdict.DONE if coming.came else Verdict.INFRASTRUCTURE)
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -218,7 +233,7 @@ def _suggest_checks(arguments: argparse.Namespace) -> int:
     output = find_output(systems, arguments.output, arguments.config)
     run = need_name(arguments.run, need_output(output))
     nights = find_nights(systems, run, output, say)
-    present, source = nights.present, f"run {nights.data[-1].run_id}"
+    present, source = nights.present, f"run {nights.configured}"
     if arguments.config is not None:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
         present, source = load_config(arguments.config, date=today).data.checks, arguments.config
@@ -277,6 +292,16 @@ def _promote(arguments: argparse.Namespace) -> int:
 
     (run,) = _found_runs(arguments, arguments.run)
     print(promote(run))
+    return 0
+
+
+def _init(arguments: argparse.Namespace) -> int:
+    from sparktf.submit.beginning import begin_nights  # noqa: PLC0415
+
+    print(*begin_nights(arguments.folder), sep="\n")
+    go = [] if arguments.folder == Path() else [f"cd {shlex.quote(str(arguments.folder))}"]
+    steps = ["python lake.py 2026-11-01 && python lake.py 2026-11-02", "sparktf submit churn.yaml --date 2026-11-02"]
+    print("Begin with:", *go, *steps, sep="\n  ")
     return 0
 
 
@@ -359,6 +384,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "models": _models,
     "rollback": _rollback,
     "promote": _promote,
+    "init": _init,
     "help": _help,
     "version": _version,
     "completion": _completion,

@@ -159,6 +159,8 @@ def _add_runs(commands: Commands) -> None:
     runs.add_argument("--failed", action="store_true", help="only those that came to no model")
     runs.add_argument("--since", metavar="DAY", help="only those that began since 2026-11-20 (UTC), or 36h or 7d ago")
     runs.add_argument("--json", action="store_true", help="a line of JSON for each run, with all that is kept of it")
+    expect = "end with 4 where none has ended within this time and none is under way: 26h"
+    runs.add_argument("--expect", metavar="TIME", help=expect)
     show = _command(commands, "show", "show how a run went; one that is under way is followed")
     show.add_argument("run", metavar="RUN", help="NAME/RUN_ID, RUN_ID with --config, or the path of a run's folder")
     diff = _command(commands, "diff", "show in what two runs differ: configuration, data, result")
@@ -206,6 +208,9 @@ def _add_model_commands(commands: Commands) -> None:
 
 def _add_own(commands: Commands) -> None:
     """Adds the commands about the console script itself."""
+    init = _command(commands, "init", "write a lake, a model and a night to begin with (docs/nights/first-night.md)")
+    where = "where (default: here); no file is replaced"
+    init.add_argument("folder", type=Path, metavar="FOLDER", nargs="?", default=Path(), help=where)
     helped = _command(commands, "help", "show this, or the help of a command")
     helped.add_argument("about", metavar="COMMAND", nargs="?")
     _command(commands, "version", "show the version")

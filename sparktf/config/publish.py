@@ -83,7 +83,9 @@ class OutputConfig(Section):
         "`<path>/<name>/index.html` of all runs of the name ([report.md](../nights/report.md)).",
     )
     progress_seconds: PositiveFloat = Field(
-        default=5.0, description="Time between progress lines where there is no terminal."
+        default=5.0,
+        description="Least time between progress lines where there is no terminal: one for each tenth of an epoch, "
+        "and one for what is waited for.",
     )
     keep_models: PositiveInt | None = Field(
         default=None,

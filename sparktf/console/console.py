@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -49,6 +49,9 @@ def _parent_has_terminal() -> bool:
 _log = log_of(__name__)
 
 _NOTEBOOK_COLUMNS = 110
+_PARTS_OF_EPOCH = 10
+"""Without a terminal, a line is printed for each of these parts."""
+
 _SHOWN_HOSTS = 8
 
 
@@ -62,7 +65,7 @@ class Display:
         epochs: int,
         observer: Callable[[str, str], None] = lambda text, style: None,
     ) -> None:
-        """Prints progress lines every `interval_s` without a terminal, else a live line.
+        """Shows a live line on a terminal; elsewhere prints a line for each change, one in `interval_s` at most.
 
         `observer` is called with every lasting line and its style.
         """
@@ -71,6 +74,7 @@ class Display:
         self._interval_s = interval_s
         self._epochs = epochs
         self._shown_s = float("-inf")
+        self._state: Hashable = None
         self._seen: deque[tuple[float, int]] = deque()
         self._status: Any = None
 
@@ -86,7 +90,7 @@ class Display:
 
     def countdown(self, what: str, left_s: float, now_s: float) -> None:
         """Shows the awaited event, and the time left."""
-        self._show(f"{what}, {max(left_s, 0):.0f} s left", now_s)
+        self._show(f"{what}, {max(left_s, 0):.0f} s left", what, now_s)
 
     def training(self, nodes: Sequence[Progress], planned: int, before: int, left_s: float, now_s: float) -> None:
         """Shows the gang's progress.
@@ -106,15 +110,19 @@ class Display:
         phases = {p.phase for p in nodes} - {"training"}
         rate = self._rate(now_s, front.epoch * planned + rows)
         left = left_in_words((self._epochs - front.epoch) * planned - rows, rate) if planned else ""
+        # Of an epoch whose end nobody knows, it is a change that the rows have doubled.
+        far = rows * _PARTS_OF_EPOCH // planned if planned else rows.bit_length()
         self._show(
             f"epoch {front.epoch + 1}/{self._epochs}  step {front.step:,}  rows {rows:,}{_of(planned)}"
             f"  {rate:,.0f} rows/s{loss}{left}" + (f"  ({', '.join(sorted(phases))})" if phases else ""),
+            (front.epoch, frozenset(phases), far),
             now_s,
         )
 
     def evaluating(self, now_s: float) -> None:
         """Shows that only the evaluator is still at work."""
-        self._show("training is done: waiting for the last checkpoint's evaluation", now_s)
+        line = "training is done: waiting for the last checkpoint's evaluation"
+        self._show(line, line, now_s)
 
     def metrics(self, metrics: Metrics) -> None:
         values = "  ".join(f"{name} {_figure(value)}" for name, value in metrics.values.items())
@@ -137,14 +145,15 @@ class Display:
         seconds = now_s - self._seen[0][0]
         return (rows - self._seen[0][1]) / seconds if seconds > 0 else 0.0
 
-    def _show(self, line: str, now_s: float) -> None:
+    def _show(self, line: str, state: Hashable, now_s: float) -> None:
+        """Shows how far it is; without a terminal only where the state is another than that of the line before."""
         if self._console.is_terminal or self._console.is_jupyter:
             if self._status is None:
                 self._status = _NotebookLine() if self._console.is_jupyter else self._console.status(line)
                 self._status.start()
             self._status.update(Text(line))
-        elif now_s - self._shown_s >= self._interval_s:
-            self._shown_s = now_s
+        elif state != self._state and now_s - self._shown_s >= self._interval_s:
+            self._shown_s, self._state = now_s, state
             self.say(line)
 
 

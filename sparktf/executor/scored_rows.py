@@ -162,11 +162,6 @@ def _received(scorer: Scorer, sent: _Sent, settings: ScoringSettings) -> pa.Reco
     return pa.RecordBatch.from_arrays([*sent.kept, *arrays], names)
 
 
-def is_single(output: ModelOutput) -> bool:
-    """Whether each row has a single value, not a list; also for Keras's shape [batch, 1]."""
-    return output.shape in ((), (1,))
-
-
 def scored_column(parts: Sequence[Array], output: ModelOutput, bad: Array) -> pa.Array:
     """Returns the results of several calls for an output as one column, null for bad rows."""
     # Converted one by one: for an output [rows, None], each call may return rows of another length.
@@ -177,7 +172,7 @@ def scored_column(parts: Sequence[Array], output: ModelOutput, bad: Array) -> pa
 def as_arrow(array: Array, output: ModelOutput) -> pa.Array:
     """Returns values [rows, ...] as a column of values, or of lists of lists."""
     values = pa.array(array.reshape(-1)).cast(output_arrow_type(output.dtype))
-    if is_single(output):
+    if output.is_single:
         return values
     for axis in reversed(range(1, array.ndim)):
         offsets = np.arange(math.prod(array.shape[:axis]) + 1, dtype=np.int64) * array.shape[axis]

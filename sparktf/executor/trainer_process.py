@@ -15,6 +15,7 @@ from typing import IO
 
 from sparktf.executor.forking import ForkedProcess, Nursery
 from sparktf.knobs import KNOBS
+from sparktf.log_noise import last_words
 from sparktf.rundir import trainer_name
 from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Bootstrap, TrainerExited
@@ -25,7 +26,10 @@ CODE = "sparktf-code-"
 """Prefix of folders with the user's code that the driver has sent."""
 
 _TAIL_LINES = 40
-_TAIL_BYTES = 16_384
+_TAIL_CHARACTERS = 16_384
+_READ_BYTES = 131_072
+"""Of a log, for the lines among its last ones that say something."""
+
 _MAX_ARENAS = 4
 
 
@@ -118,7 +122,7 @@ class TrainerProcess:
     def collect(self, agent: str) -> TrainerExited:
         """Returns the report of the ended process, and copies its log to the run directory."""
         code = self._process.wait()
-        tail = _tail(self._log)
+        tail = tail_of(self._log)
         where = self._log_target
         try:
             FileSystems(self.spec.hadoop).open(where, deadline_s=KNOBS.log_upload_s).upload(self._log, where)
@@ -177,7 +181,8 @@ def python_path() -> str:
     return os.pathsep.join(sorted(places, key=lambda place: not Path(place).name.startswith(CODE)))
 
 
-def _tail(log: Path) -> str:
+def tail_of(log: Path) -> str:
+    """Returns the last lines of a log for whoever looks for a failure, bounded."""
     with log.open("rb") as f:
-        f.seek(max(log.stat().st_size - _TAIL_BYTES, 0))
-        return "\n".join(f.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])
+        f.seek(max(log.stat().st_size - _READ_BYTES, 0))
+        return last_words(f.read().decode(errors="replace"), _TAIL_LINES)[-_TAIL_CHARACTERS:]

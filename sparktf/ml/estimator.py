@@ -1,11 +1,11 @@
-"""An Estimator of Spark ML that trains a Keras model on the executors of its session."""
+"""Estimators of Spark ML that train a Keras model on the executors of their session."""
 
 from __future__ import annotations
 
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pyspark import keyword_only
 from pyspark.ml import Estimator
@@ -19,24 +19,21 @@ from sparktf.api.program import functions_folder, temporary_output
 from sparktf.config.job import JobConfig
 from sparktf.driver.code.function_module import name_functions
 from sparktf.errors import ColumnError, ConfigError, EmptySourceError
-from sparktf.ml.fitted import KerasModel
-from sparktf.ml.keras_params import FittingParams
+from sparktf.ml.fitted import FittedModel, KerasModel
+from sparktf.ml.keras_params import FittingParams, VectorParams, called
 from sparktf.predict.loaded import quoted
 
 ParamMap = dict[Param[Any], Any]
+F = TypeVar("F", bound=FittedModel)
 
 _ONE_AT_A_TIME = threading.Lock()
 """Taken by each fit of the process in turn: fits in parallel would wait for each other's nodes."""
 
 
-class KerasEstimator(
-    Estimator[KerasModel], FittingParams, DefaultParamsReadable["KerasEstimator"], DefaultParamsWritable
-):
-    """Trains a Keras model: `KerasEstimator(model="churn:build", featuresCol="features", labelCol="churned")`.
+class FittingStage(Estimator[F], FittingParams, DefaultParamsReadable[Any], DefaultParamsWritable, Generic[F]):
+    """An estimator; each class of them says what its models are, and what they ask of labels."""
 
-    Each row's features are a vector of Spark ML, dense or sparse, an array, or several columns of numbers (inputCols),
-    and go into the model's input `inputName`; `inputs` names several. `fit` raises the errors of training.
-    """
+    _fits: ClassVar[type[FittedModel]]
 
     @keyword_only
     def __init__(self, **params: Any) -> None:
@@ -46,7 +43,7 @@ class KerasEstimator(
         self.setParams(**params)
 
     @keyword_only
-    def setParams(self, **params: Any) -> KerasEstimator:
+    def setParams(self, **params: Any) -> Self:
         """Sets Params by their names.
 
         Raises:
@@ -55,10 +52,13 @@ class KerasEstimator(
         """
         for name in params:
             if not self.hasParam(name):
-                raise TypeError(f"there is no Param {name!r}: name one of {', '.join(p.name for p in self.params)}")
+                names = [param.name for param in self.params]
+                known = called(name, names)
+                mend = f"it is called {known}" if known else f"name one of {', '.join(names)}"
+                raise TypeError(f"there is no Param {name!r}: {mend}")
         return self._set(**params)
 
-    def on(self, cluster: Cluster) -> KerasEstimator:
+    def on(self, cluster: Cluster) -> Self:
         """Has its fits, and those of its copies, train on the nodes that a cluster holds.
 
         Copies are what a CrossValidator fits, also in a Pipeline. The cluster is not closed.
@@ -66,24 +66,41 @@ class KerasEstimator(
         self._cluster = cluster
         return self
 
-    def _fit(self, dataset: DataFrame) -> KerasModel:
+    def _fit(self, dataset: DataFrame) -> F:
         [(_, model)] = self.fitMultiple(dataset, [{}])
         return model
 
-    def fitMultiple(self, dataset: DataFrame, paramMaps: Sequence[ParamMap]) -> Iterator[tuple[int, KerasModel]]:
+    def fitMultiple(self, dataset: DataFrame, paramMaps: Sequence[ParamMap]) -> Iterator[tuple[int, F]]:
         """Returns models in the order of `paramMaps`; fits with the same number of workers share a reservation."""
         return _Fits(self.copy(), dataset, paramMaps)
 
-    def _fitted(self, cluster: Cluster, config: JobConfig, dataset: DataFrame) -> KerasModel:
+    def _fitted(self, cluster: Cluster, config: JobConfig, dataset: DataFrame) -> F:
         run_id = f"{self.uid}-{uuid.uuid4().hex[:8]}"
         result = cluster.train(config, dataset.select(*self._used(dataset)), run_id=run_id)
         # Of the estimator's uid, as all models of Spark are: so maps of the estimator's Params are the model's as well.
-        model = self._copyValues(KerasModel(str(result.model))._resetUid(self.uid))
+        model: F = self._copyValues(self._fits(str(result.model))._resetUid(self.uid))  # type: ignore[assignment]
         model.result = result
         if self.isSet("inputs"):
             for name in ("featuresCol", "inputCols"):
                 model.clear(model.getParam(name))
+        self._check_fitted(model, config)
         return model.keep(dataset.sparkSession)
+
+    # ---- what classes of estimators differ in ----
+
+    def _given(self, dataset: DataFrame) -> dict[str, int]:
+        """Checks the labels, and returns what the model's function is told of them."""
+        return {}
+
+    def _check_fitted(self, model: F, config: JobConfig) -> None:
+        """Checks that a trained model is one of this estimator's."""
+
+    def _labels(self, dataset: DataFrame) -> tuple[str, str]:
+        """Returns the columns of labels and of weights, "" for none, once they are known to be there."""
+        label, weight = self.getLabelCol(), self.getWeightCol() if self._names("weightCol") else ""
+        self._sources(dataset, "labelCol", [label])
+        self._sources(dataset, "weightCol", [weight] if weight else [])
+        return label, weight
 
     # ---- the configuration ----
 
@@ -99,7 +116,7 @@ class KerasEstimator(
         sections: dict[str, Any] = {
             "name": self.uid,
             "model": self._model(dataset.sparkSession),
-            "params": {**features, **self.getOrDefault("modelParams")},
+            "params": {**features, **self._given(dataset), **self.getOrDefault("modelParams")},
             "data": data,
             "cluster": {"workers": self.getOrDefault("numWorkers")},
             "train": {
@@ -182,10 +199,21 @@ def _merged(sections: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-class _Fits:
+class KerasEstimator(FittingStage[KerasModel], VectorParams):
+    """Trains a Keras model: `KerasEstimator(model="churn:build", featuresCol="features", labelCol="churned")`.
+
+    Each row's features are a vector of Spark ML, dense or sparse, an array, or several columns of numbers (inputCols),
+    and go into the model's input `inputName`; `inputs` names several. `fit` raises the errors of training. Where labels
+    are classes or one number, `KerasClassifier` and `KerasRegressor` have the columns of Spark's own models.
+    """
+
+    _fits = KerasModel
+
+
+class _Fits(Generic[F]):
     """The fits of several ParamMaps, one after the other, in the callers' threads."""
 
-    def __init__(self, estimator: KerasEstimator, dataset: DataFrame, maps: Sequence[ParamMap]) -> None:
+    def __init__(self, estimator: FittingStage[F], dataset: DataFrame, maps: Sequence[ParamMap]) -> None:
         self._estimator = estimator
         self._dataset = dataset
         self._maps = maps
@@ -196,10 +224,10 @@ class _Fits:
         # Whoever asks for them, such as CrossValidator, may fail over one of them and never ask for the others.
         self._close()
 
-    def __iter__(self) -> _Fits:
+    def __iter__(self) -> _Fits[F]:
         return self
 
-    def __next__(self) -> tuple[int, KerasModel]:
+    def __next__(self) -> tuple[int, F]:
         with _ONE_AT_A_TIME:
             if self._next == len(self._maps):
                 raise StopIteration
@@ -213,7 +241,7 @@ class _Fits:
                 if self._next == len(self._maps):
                     self._close()
 
-    def _fit(self, estimator: KerasEstimator) -> KerasModel:
+    def _fit(self, estimator: FittingStage[F]) -> F:
         config = estimator._config(self._dataset)
         if estimator._cluster is not None:
             return estimator._fitted(estimator._cluster, config, self._dataset)

@@ -1,12 +1,13 @@
-"""A Keras model as a Transformer of Spark ML."""
+"""Keras models as Transformers of Spark ML."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from contextlib import ExitStack
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any
+from typing import Any, Self, TypeVar
 from weakref import finalize
 
 from pyspark.ml import Model
@@ -14,25 +15,23 @@ from pyspark.ml.functions import array_to_vector
 from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable, MLReader, MLWritable, MLWriter
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
-from pyspark.sql import types as t
 
 from sparktf.api.trained import TrainedRun
 from sparktf.driver.spark.application import file_systems_of
 from sparktf.errors import ConfigError
-from sparktf.ml.keras_params import ScoringParams
-from sparktf.predict.loaded import LoadedModel, load_model
+from sparktf.ml.keras_params import ScoringParams, VectorParams
+from sparktf.predict.loaded import LoadedModel, load_model, quoted
 from sparktf.storage.base import Storage
 
 _MODEL = "model"
-_OUTPUT = "sparktf_output"
+OUTPUT = "sparktf_output"
+"""The column of the model's output, while others are made of it."""
+
+M = TypeVar("M", bound="FittedModel")
 
 
-class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
-    """The model of `KerasEstimator.fit`: adds predictions to DataFrames.
-
-    Without `probabilityCol` and `rawPredictionCol`, predictionCol has the model's output: a double for one value, else
-    an array. With one of them it is a classifier: its output is the probability of the second class, or one of each
-    class, and predictionCol is the likeliest one, as a double.
+class FittedModel(Model, ScoringParams, MLReadable[Any], MLWritable):
+    """The model of an estimator: adds predictions to DataFrames. Each class of them says which columns these are.
 
     Attributes:
         path: Folder of the exported model.
@@ -48,7 +47,7 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
         self.result: TrainedRun | None = None
         self.kept: KeptFiles | None = None
 
-    def keep(self, spark: SparkSession) -> KerasModel:
+    def keep(self, spark: SparkSession) -> Self:
         """Copies its files to the driver's disk, and returns itself.
 
         Overwriting a saved pipeline deletes its folder first, which may be the one that holds them.
@@ -74,12 +73,14 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
                 f"the model has several outputs ({', '.join(model.outputs)}): sparktf.load_model(spark, "
                 f"{self.path!r}).transform(df) has a column for each"
             )
-        rows = self._reading(model).transform(dataset, _OUTPUT, batch_rows=self.getBatchRows())
-        for name, column in self._columns(rows.schema[_OUTPUT].dataType).items():
+        rows = self._reading(model).transform(dataset, OUTPUT, batch_rows=self.getBatchRows())
+        made = self._columns(sql.col(OUTPUT), model)
+        for name in made:
             if name in dataset.columns:
                 raise ConfigError(f"there is a column {name!r} already: set another name for the model's column")
-            rows = rows.withColumn(name, column)
-        return rows.drop(_OUTPUT)
+        return rows.select(
+            *(quoted(name) for name in dataset.columns), *(column.alias(name) for name, column in made.items())
+        )
 
     def _reading(self, model: LoadedModel) -> LoadedModel:
         """Returns the exported model reading the columns of this one's Params."""
@@ -97,14 +98,39 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
             )
         return model.reading(dict(zip(trained, names, strict=True)))
 
-    def _columns(self, kind: t.DataType) -> dict[str, Column]:
+    @abstractmethod
+    def _columns(self, output: Column, model: LoadedModel) -> dict[str, Column]:
         """Returns the columns made of the model's output, by name."""
-        output = sql.col(_OUTPUT)
-        is_single = not isinstance(kind, t.ArrayType)
+
+    def write(self) -> MLWriter:
+        """Returns the writer, which copies the model's own files."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> MLReader[Self]:
+        """Returns the reader."""
+        return _Reader(cls)
+
+
+class KerasModel(FittedModel, VectorParams):
+    """The model of `KerasEstimator.fit`.
+
+    Without `probabilityCol` and `rawPredictionCol`, predictionCol has the model's output: a double for one value, else
+    an array. With one of them it is a classifier: its output is the probability of the second class, or one of each
+    class, and predictionCol is the likeliest one, as a double.
+    """
+
+    def _columns(self, output: Column, model: LoadedModel) -> dict[str, Column]:
+        is_one = model.feed.outputs[0].is_single
         probability, raw = self.getProbabilityCol(), self.getRawPredictionCol()
         if not (probability or raw):
-            return {self.getPredictionCol(): output.cast("double") if is_single else output.cast("array<double>")}
-        if is_single:
+            return {self.getPredictionCol(): output.cast("double") if is_one else output.cast("array<double>")}
+        if model.feed.from_logits:
+            raise ConfigError(
+                "probabilityCol and rawPredictionCol: the model gives logits, which are no probabilities: train it by "
+                "KerasClassifier, which makes both columns of them"
+            )
+        if is_one:
             single = output.cast("double")
             chances = sql.array(sql.lit(1.0) - single, single)
         else:
@@ -116,15 +142,6 @@ class KerasModel(Model, ScoringParams, MLReadable["KerasModel"], MLWritable):
             found[self.getPredictionCol()] = likeliest.cast("double")
         return found
 
-    def write(self) -> MLWriter:
-        """Returns the writer, which copies the model's own files."""
-        return _Writer(self)
-
-    @classmethod
-    def read(cls) -> MLReader[KerasModel]:
-        """Returns the reader."""
-        return _Reader()
-
 
 class KeptFiles:
     """A folder on the driver's disk, deleted with its last user: a grid search fits many models."""
@@ -135,7 +152,7 @@ class KeptFiles:
 
 
 class _Writer(MLWriter):
-    def __init__(self, model: KerasModel) -> None:
+    def __init__(self, model: FittedModel) -> None:
         super().__init__()
         self._model = model
 
@@ -174,12 +191,16 @@ class _Writer(MLWriter):
             self._model.path = saved
 
 
-class _Reader(MLReader[KerasModel]):
-    def load(self, path: str) -> KerasModel:
+class _Reader(MLReader[M]):
+    def __init__(self, kind: type[M]) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def load(self, path: str) -> M:
         """Returns the model, and keeps a copy of its files."""
         spark: SparkSession = self.sparkSession
         metadata: dict[str, Any] = DefaultParamsReader.loadMetadata(path, spark)
-        model = KerasModel(f"{path.rstrip('/')}/{_MODEL}")
+        model = self._kind(f"{path.rstrip('/')}/{_MODEL}")
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
         return model.keep(spark)

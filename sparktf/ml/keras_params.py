@@ -1,9 +1,9 @@
-"""The Params of `KerasEstimator` and `KerasModel`, by the names that Spark ML has for them."""
+"""The Params of the stages, by the names that Spark ML has for them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -16,11 +16,15 @@ from pyspark.ml.param.shared import (
     HasProbabilityCol,
     HasRawPredictionCol,
     HasSeed,
+    HasThresholds,
     HasValidationIndicatorCol,
     HasWeightCol,
 )
 
 from sparktf.driver.code.function_module import check_function
+
+_OF_XGBOOST = {"features_cols": "inputcols"}
+"""Its Param -> ours, plainly spelt, where that is another word."""
 
 _T = TypeVar("_T")
 _M = TypeVar("_M", bound=Callable[..., Any])
@@ -57,7 +61,17 @@ def _function_or_name(value: Any) -> Any:
     return value
 
 
-def _getter(param: Param[_T]) -> Callable[[Any], _T]:
+def called(name: str, params: Iterable[str]) -> str:
+    """Returns the name here of a Param that others spell in another way, as xgboost.spark does; "" for none."""
+    spelt = {_plainly(param): param for param in params}
+    return spelt.get(_OF_XGBOOST.get(name, _plainly(name)), "")
+
+
+def _plainly(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def getter(param: Param[_T]) -> Callable[[Any], _T]:
     """Returns the method that reads a Param, such as `getEpochs`."""
 
     def get(self: Any) -> _T:
@@ -67,7 +81,7 @@ def _getter(param: Param[_T]) -> Callable[[Any], _T]:
     return _named(get, "get", "Returns", param)
 
 
-def _setter(param: Param[_T]) -> Callable[[Any, _T | None], Any]:
+def setter(param: Param[_T]) -> Callable[[Any, _T | None], Any]:
     """Returns the method that sets a Param, such as `setEpochs`, and returns its stage."""
 
     def set(self: Any, value: _T | None) -> Any:
@@ -82,8 +96,8 @@ def _named(method: _M, begin: str, does: str, param: Param[Any]) -> _M:
     return method
 
 
-class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabilityCol, HasRawPredictionCol):
-    """Params of both: the columns read and written."""
+class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol):
+    """Params of all stages: the columns read, and the prediction."""
 
     batchRows: Param[int] = Param(
         Params._dummy(),
@@ -94,8 +108,7 @@ class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabili
 
     def __init__(self) -> None:
         super().__init__()
-        # A probability and a raw prediction are made where their columns are named: an empty name is none.
-        self._setDefault(featuresCol="features", probabilityCol="", rawPredictionCol="", batchRows=4096)
+        self._setDefault(featuresCol="features", batchRows=4096)
 
     def _set(self, **kwargs: Any) -> Self:
         """Sets Params; None clears one, where Spark would store None."""
@@ -104,17 +117,41 @@ class ScoringParams(HasFeaturesCol, HasInputCols, HasPredictionCol, HasProbabili
             del kwargs[name]
         return super()._set(**kwargs)
 
-    getBatchRows = _getter(batchRows)
-    setBatchRows = _setter(batchRows)
-    setFeaturesCol = _setter(HasFeaturesCol.featuresCol)
-    setInputCols = _setter(HasInputCols.inputCols)
-    setPredictionCol = _setter(HasPredictionCol.predictionCol)
-    setProbabilityCol = _setter(HasProbabilityCol.probabilityCol)
-    setRawPredictionCol = _setter(HasRawPredictionCol.rawPredictionCol)
+    getBatchRows = getter(batchRows)
+    setBatchRows = setter(batchRows)
+    setFeaturesCol = setter(HasFeaturesCol.featuresCol)
+    setInputCols = setter(HasInputCols.inputCols)
+    setPredictionCol = setter(HasPredictionCol.predictionCol)
 
 
-class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndicatorCol, HasSeed):
-    """Further Params of the estimator."""
+class VectorParams(HasProbabilityCol, HasRawPredictionCol):
+    """Params of `KerasEstimator` and its model: the vectors, which are made where their columns are named."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(probabilityCol="", rawPredictionCol="")
+
+    setProbabilityCol = setter(HasProbabilityCol.probabilityCol)
+    setRawPredictionCol = setter(HasRawPredictionCol.rawPredictionCol)
+
+
+class ClassParams(HasThresholds):
+    """Params of `KerasClassifier` and its model, besides those of Spark's own classifiers."""
+
+    fromLogits: Param[bool] = Param(
+        Params._dummy(),
+        "fromLogits",
+        "whether the model's output is logits, and not probabilities; by default as its last layer and its loss say",
+        TypeConverters.toBoolean,
+    )
+
+    getFromLogits = getter(fromLogits)
+    setFromLogits = setter(fromLogits)
+    setThresholds = setter(HasThresholds.thresholds)
+
+
+class FittingParams(HasLabelCol, ScoringParams, HasWeightCol, HasValidationIndicatorCol, HasSeed):
+    """Further Params of the estimators."""
 
     model: Param[Any] = Param(
         Params._dummy(),
@@ -125,7 +162,8 @@ class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndic
     modelParams: Param[dict[str, Any]] = Param(
         Params._dummy(),
         "modelParams",
-        "handed to the model's function, with num_features, the length of a row's features",
+        "handed to the model's function, with num_features, the length of a row's features, and num_classes, if it is "
+        "a classifier's",
         _json_able,
     )
     inputs: Param[dict[str, Any]] = Param(
@@ -173,27 +211,27 @@ class FittingParams(ScoringParams, HasLabelCol, HasWeightCol, HasValidationIndic
             config={},
         )
 
-    getModel = _getter(model)
-    setModel = _setter(model)
-    getModelParams = _getter(modelParams)
-    setModelParams = _setter(modelParams)
-    getInputs = _getter(inputs)
-    setInputs = _setter(inputs)
-    getInputName = _getter(inputName)
-    setInputName = _setter(inputName)
-    getOutputName = _getter(outputName)
-    setOutputName = _setter(outputName)
-    setLabelCol = _setter(HasLabelCol.labelCol)
-    setWeightCol = _setter(HasWeightCol.weightCol)
-    setValidationIndicatorCol = _setter(HasValidationIndicatorCol.validationIndicatorCol)
-    setSeed = _setter(HasSeed.seed)
-    getNumWorkers = _getter(numWorkers)
-    setNumWorkers = _setter(numWorkers)
-    getBatchSize = _getter(batchSize)
-    setBatchSize = _setter(batchSize)
-    getEpochs = _getter(epochs)
-    setEpochs = _setter(epochs)
-    getOutputPath = _getter(outputPath)
-    setOutputPath = _setter(outputPath)
-    getConfig = _getter(config)
-    setConfig = _setter(config)
+    getModel = getter(model)
+    setModel = setter(model)
+    getModelParams = getter(modelParams)
+    setModelParams = setter(modelParams)
+    getInputs = getter(inputs)
+    setInputs = setter(inputs)
+    getInputName = getter(inputName)
+    setInputName = setter(inputName)
+    getOutputName = getter(outputName)
+    setOutputName = setter(outputName)
+    setLabelCol = setter(HasLabelCol.labelCol)
+    setWeightCol = setter(HasWeightCol.weightCol)
+    setValidationIndicatorCol = setter(HasValidationIndicatorCol.validationIndicatorCol)
+    setSeed = setter(HasSeed.seed)
+    getNumWorkers = getter(numWorkers)
+    setNumWorkers = setter(numWorkers)
+    getBatchSize = getter(batchSize)
+    setBatchSize = setter(batchSize)
+    getEpochs = getter(epochs)
+    setEpochs = setter(epochs)
+    getOutputPath = getter(outputPath)
+    setOutputPath = setter(outputPath)
+    getConfig = getter(config)
+    setConfig = setter(config)

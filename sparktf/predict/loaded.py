@@ -13,11 +13,11 @@ from sparktf.driver.plan.features import Schema, nearest
 from sparktf.driver.source.origin import arrow_schema
 from sparktf.driver.spark.application import file_systems_of, hadoop_conf, slots_of
 from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
-from sparktf.executor.scored_rows import ScoringSettings, is_single, output_arrow_type, scored
+from sparktf.executor.scored_rows import ScoringSettings, output_arrow_type, scored
 from sparktf.feed.arrays.arrow_types import fits
 from sparktf.feed.arrays.nested import path_of
 from sparktf.predict.exported_model import ExportedModel, find_model
-from sparktf.wire.exported import ModelOutput
+from sparktf.wire.exported import ModelFeed, ModelOutput
 from sparktf.wire.scored_model import ScoredModel
 
 PREDICTION = "prediction"
@@ -67,6 +67,11 @@ class LoadedModel:
     def outputs(self) -> tuple[str, ...]:
         """The names of its outputs."""
         return tuple(output.name for output in self._found.feed.outputs)
+
+    @property
+    def feed(self) -> ModelFeed:
+        """The description of its inputs and outputs."""
+        return self._found.feed
 
     def reading(self, columns: Mapping[str, str]) -> LoadedModel:
         """Returns the model reading other columns than in its training.
@@ -202,7 +207,7 @@ class LoadedModel:
     def _type(self, output: ModelOutput) -> sql.DataType:
         kind: Any = output_arrow_type(output.dtype)
         found: sql.DataType = _SPARK[kind]
-        for _ in () if is_single(output) else output.shape:
+        for _ in () if output.is_single else output.shape:
             found = sql.ArrayType(found)
         return found
 

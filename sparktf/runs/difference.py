@@ -33,9 +33,13 @@ class RunDifference(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """Values of two runs that differ."""
+    """Values of two runs that differ.
 
-    configuration: list[RunDifference]
+    Attributes:
+        configuration: None where either run has stored none.
+    """
+
+    configuration: list[RunDifference] | None
     data: list[RunDifference]
     result: list[RunDifference]
 
@@ -50,8 +54,9 @@ def compare(first: FoundRun, second: FoundRun) -> Sides:
     results = first.result(), second.result()
     plans = _plan(first), _plan(second)
     data = [_planned(plan) | _fed(plan, result) for plan, result in zip(plans, results, strict=True)]
+    mine, theirs = _config(first), _config(second)
     return Sides(
-        configuration=_differing(_config(first), _config(second)),
+        configuration=None if mine is None or theirs is None else _differing(mine, theirs),
         data=[*_differing(*data), *_files(*plans)],
         result=_differing(*map(_outcome, results)),
     )
@@ -60,6 +65,9 @@ def compare(first: FoundRun, second: FoundRun) -> Sides:
 def print_difference(console: Console, first: FoundRun, second: FoundRun, sides: Sides) -> None:
     """Prints a table for each part in which the runs differ."""
     for title, found in zip(("configuration", "data", "result"), sides, strict=True):
+        if found is None:
+            console.print(Text(f"{title}: {_without_config(first, second)}"))
+            continue
         if not found:
             console.print(Text(f"{title}: the same"))
             continue
@@ -85,11 +93,16 @@ def _differing(first: Facts, second: Facts) -> list[RunDifference]:
     ]
 
 
-def _config(run: FoundRun) -> dict[str, Any]:
-    """Returns a run's settings by dotted key; none if it never came to train."""
+def _without_config(*runs: FoundRun) -> str:
+    titles = [run.title for run in dict.fromkeys(runs) if run.read(run.rundir.config) is None]
+    return f"not compared, {' and '.join(titles)} stored none: it is stored once a run has its nodes"
+
+
+def _config(run: FoundRun) -> dict[str, Any] | None:
+    """Returns a run's settings by dotted key; None if it never came to train."""
     content = run.read(run.rundir.config)
     if content is None:
-        return {}
+        return None
     try:
         return dict(leaves(load_yaml(content.decode())))
     except (YamlError, UnicodeDecodeError) as error:

@@ -31,12 +31,14 @@ class Nights(NamedTuple):
 
     Attributes:
         data: At least one, the first one first.
-        present: The checks of the last one; None where nobody knows them.
+        present: The checks of the last run whose configuration is known; None where none has any.
+        configured: That run.
     """
 
     name: str
     data: list[NightData]
     present: ChecksConfig | None
+    configured: str = ""
 
 
 def find_nights(systems: FileSystems, run: str, output: RunsRoot | None, warn: Callable[[str], None]) -> Nights:
@@ -60,8 +62,8 @@ def find_nights(systems: FileSystems, run: str, output: RunsRoot | None, warn: C
         ids = [run_id for run_id in ids if natural_key(run_id) <= natural_key(last)]
     nights: list[NightData] = []
     for run_id in ids[:_TRIED]:
-        night = FoundRun(storage, RunDirectory(root, name, run_id))
-        data = _data(night, warn) if run_id == last or _is_accepted(night) else None
+        run_there = FoundRun(storage, RunDirectory(root, name, run_id))
+        data = _data(run_there, warn) if run_id == last or _is_accepted(run_there) else None
         if data is not None:
             nights.append(data)
         elif run_id == last:
@@ -70,7 +72,11 @@ def find_nights(systems: FileSystems, run: str, output: RunsRoot | None, warn: C
             break
     if not nights:
         raise ConfigError(_nothing(f"{root} has no run of {name} with statistics"))
-    return Nights(name, nights[::-1], _present(storage, RunDirectory(root, name, nights[0].run_id)))
+    for night in nights:
+        # A run stores its configuration once it has nodes: one whose data was refused has none.
+        if storage.exists((rundir := RunDirectory(root, name, night.run_id)).config):
+            return Nights(name, nights[::-1], _present(storage, rundir), night.run_id)
+    return Nights(name, nights[::-1], None)
 
 
 def suggested_yaml(nights: Nights, present: ChecksConfig | None, source: str) -> str:

@@ -20,6 +20,11 @@ class ModelOutput(Message):
     def is_text(self) -> bool:
         return self.dtype == TEXT
 
+    @property
+    def is_single(self) -> bool:
+        """Whether each row has a single value, not a list; also for Keras's shape [batch, 1]."""
+        return self.shape in ((), (1,))
+
 
 class ModelFeed(Message):
     """The content of the file that describes a model's inputs and outputs."""
@@ -28,6 +33,8 @@ class ModelFeed(Message):
     outputs: tuple[ModelOutput, ...]  # Sorted by name
     # Version of the Delta table, or snapshot of the Iceberg table, of the training; None for other sources
     source_version: int | None = None
+    # Whether its only output is logits, False for probabilities; None where neither its last layer nor its loss says
+    from_logits: bool | None = None
 
 
 def inputs_alone(spec: FeedSpec) -> FeedSpec:

@@ -66,6 +66,11 @@ class Page:
                 assert re.fullmatch(r"# [\w.]+", first), f"a file without a name: {text}"
                 self._parts.append((first.removeprefix("# "), text))
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The files that the page shows."""
+        return {name: text for name, text in self._parts if name != _COMMAND}
+
     def type_into_a_shell(self, folder: Path, environment: Mapping[str, str]) -> list[Typed]:
         """Does all of it in a folder; returns what each command gave."""
         script = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,8 +14,12 @@ from integration.application import Application
 from integration.processes import wait_for
 from pyspark.ml import PipelineModel
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
-from sparktf.ml import KerasModel
+from sparktf.errors import BadValueError
+from sparktf.ml import KerasRegressionModel
+from sparktf.ml.class_scores import class_scores
+from sparktf.ml.labels import check_numbers, class_count
 
 
 def test_a_pipeline_with_vectors_predicts_the_same_wherever_it_is_saved_over_its_run_and_its_own_files_too(
@@ -81,17 +86,18 @@ def test_a_search_over_a_pipeline_of_classes_shares_its_nodes_and_is_saved_with_
 ) -> None:
     found = local.collect("cases.stages:searched", lake=str(rows), folder=str(tmp_path))
     assert len(found) == 600
-    label, prediction, probability, raw, [worse, *_], [better, *_], [reservations, *_] = map(
+    label, prediction, probability, raw, [worse, *_], [better, *_], [reservations, *_], named = map(
         np.array, zip(*found, strict=True)
     )
     assert probability.shape == (600, 3)
-    np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=1e-5)
-    np.testing.assert_array_equal(raw, probability)
+    np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(raw), probability, rtol=1e-5)
     np.testing.assert_array_equal(prediction, probability.argmax(axis=1))
+    np.testing.assert_array_equal(named, prediction == label)
     assert set(label) == {0, 1, 2}
     assert np.mean(prediction == label) > 0.85
     assert better > 0.8 > worse
-    assert reservations == 1, "of three fits"
+    assert reservations == 1, "of five fits"
     # Those of candidates have ended, or each of a large search would hold its memory for a minute.
     wait_for(
         "one process scores, the best model's",
@@ -126,7 +132,94 @@ def test_a_cross_validated_pipeline_of_two_workers_predicts_the_same_where_someb
         assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes(), path
     model = PipelineModel.load(str(moved))
     stage = model.stages[1]
-    assert isinstance(stage, KerasModel)
+    assert isinstance(stage, KerasRegressionModel)
     assert stage.result is None
-    again = model.transform(spark.read.parquet(str(rows))).select("id", "prediction").collect()
+    assert not stage.hasSummary
+    with pytest.raises(RuntimeError, match="this KerasRegressionModel was loaded, and has no summary"):
+        stage.summary  # noqa: B018
+    scored = model.transform(spark.read.parquet(str(rows)))
+    again = scored.select("id", "features", "prediction").collect()
     assert {row.id: row.prediction for row in again} == {row[0]: row[1] for row in first}
+    assert scored.schema["prediction"].metadata == {"ml_attr": {}}, "as of LinearRegression"
+    assert stage.numFeatures == 2
+    assert stage.predict(again[0].features) == pytest.approx(again[0].prediction, rel=1e-5)
+
+
+LOGITS = [[2.0, -1.0, 0.5], [-40.0, 1000.0, 998.0], [0.0, 0.0, 0.0]]
+CHANCES = [[0.25, 0.25, 0.5], [0.0, 1.0, 0.0], [0.3, 0.3, 0.3]]
+
+
+@pytest.mark.parametrize(("given", "from_logits"), [(LOGITS, True), (CHANCES, False)], ids=["logits", "chances"])
+def test_scores_of_several_classes_are_logits_and_probabilities_of_each_other(
+    given: list[list[float]], from_logits: bool, spark: SparkSession
+) -> None:
+    frame = spark.createDataFrame([(row,) for row in given], "output array<float>").coalesce(1)
+    scores = class_scores(f.col("output"), 3, is_single=False, from_logits=from_logits)
+    favouring = class_scores(
+        f.col("output"), 3, is_single=False, from_logits=from_logits, thresholds=[1.0, 0.9, 0.0]
+    ).prediction
+    scored = frame.select(*scores, favouring.alias("favoured")).collect()
+    raw, probability = (np.array([row[i].toArray() for row in scored]) for i in (0, 1))
+    powers = np.exp(raw - raw.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(probability, powers / powers.sum(axis=1, keepdims=True), rtol=1e-6, atol=1e-30)
+    if from_logits:
+        np.testing.assert_allclose(raw, given)
+    else:
+        np.testing.assert_allclose(probability, np.array(given) / np.sum(given, axis=1, keepdims=True), rtol=1e-6)
+    assert np.isfinite(raw).all()
+    assert [row[2] for row in scored] == np.argmax(given, axis=1).tolist()
+    # A class whose threshold is 0 is predicted where it has any probability at all.
+    assert [row[3] for row in scored] == np.where(probability[:, 2] > 0, 2, 1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "from_logits"),
+    [([-800.0, -1.0, 0.0, 1e-6, 30.0], True), ([0.0, 0.3, 0.5, 0.50001, 1.0], False)],
+    ids=["logits", "chances"],
+)
+def test_scores_of_one_value_are_of_two_classes_whose_logits_are_opposite(
+    given: list[float], from_logits: bool, spark: SparkSession
+) -> None:
+    frame = spark.createDataFrame([(value,) for value in given], "output float").coalesce(1)
+    scored = frame.select(*class_scores(f.col("output"), 2, is_single=True, from_logits=from_logits)).collect()
+    raw, probability = (np.array([row[i].toArray() for row in scored]) for i in (0, 1))
+    np.testing.assert_array_equal(raw[:, 0], -raw[:, 1])
+    expected = np.array(given) if not from_logits else np.exp(-np.logaddexp(0, -np.array(given)))
+    np.testing.assert_allclose(probability[:, 1], expected, rtol=1e-6)
+    np.testing.assert_allclose(probability.sum(axis=1), 1)
+    np.testing.assert_allclose(np.exp(-np.logaddexp(0, -raw[:, 1])), expected, rtol=1e-6, atol=1e-30)
+    assert (np.diff(raw[:, 1]) > 0).all() and np.isfinite(raw).all()
+    assert [row.prediction for row in scored] == [0, 0, 0, 1, 1]
+
+
+def test_labels_are_checked_as_sparks_own_estimators_do(spark: SparkSession) -> None:
+    rows = spark.range(3)
+
+    def classes(label: str, weight: str = "1.0", metadata: dict[str, Any] | None = None) -> str:
+        column = f.expr(label).alias("kind", metadata=metadata or {})
+        try:
+            return str(class_count(rows.select(column, f.expr(weight).alias("w")), "kind", "w"))
+        except BadValueError as error:
+            return str(error)
+
+    assert [classes(label) for label in ("id", "cast(id as double)", "0", "cast(id as decimal(3,1))")] == [*"3323"]
+    assert classes("id", metadata={"ml_attr": {"type": "nominal", "vals": [*"abcd"]}}) == "4"
+    assert classes("0", metadata={"ml_attr": {"type": "binary"}}) == "2"
+    each = "each has to be a class: 0, 1, 2 and so on, as StringIndexer makes them"
+    assert classes("id - 1") == f"column 'kind' (labelCol) has a wrong value, such as -1.0: {each}"
+    assert classes("id / 2") == f"column 'kind' (labelCol) has a wrong value, such as 0.5: {each}"
+    assert classes("if(id = 1, null, 0)") == f"column 'kind' (labelCol) has a wrong value, such as null: {each}"
+    assert classes("double('nan')") == f"column 'kind' (labelCol) has 3 wrong values, such as nan: {each}"
+    assert classes("double('inf')") == f"column 'kind' (labelCol) has 3 wrong values, such as inf: {each}"
+    assert "one of the 2 classes that the column's metadata has: 0 to 1" in classes(
+        "id", metadata={"ml_attr": {"type": "nominal", "num_vals": 2}}
+    )
+    assert classes("'x'").startswith("column 'kind' (labelCol) is string, and has to be numbers: put StringIndexer(")
+    assert classes("true").startswith("column 'kind' (labelCol) is boolean, and has to be numbers: put StringIndexer(")
+    assert classes("id", "id - 1") == (
+        "column 'w' (weightCol) has a wrong value, such as -1.0: each has to be a finite number, 0 or more"
+    )
+    frame = rows.select(f.expr("if(id = 1, double('nan'), -0.5)").alias("price"), f.struct("id").alias("of"))
+    check_numbers(frame, "of.id", "")
+    with pytest.raises(BadValueError, match=r"'price' .* such as nan: each has to be a finite number"):
+        check_numbers(frame, "price", "")

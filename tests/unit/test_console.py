@@ -23,15 +23,24 @@ PLANNED = 1_000
 class Said:
     """What is printed where there is no terminal, a line for each heartbeat."""
 
-    def __init__(self) -> None:
+    def __init__(self, planned: int = PLANNED) -> None:
         self._file = io.StringIO()
         self._display = Display(Console(file=self._file, width=120), 0.0, 5)
+        self._planned = planned
         self._now_s = 0.0
+
+    def lines(self) -> list[str]:
+        return self._file.getvalue().splitlines()
+
+    def waits(self, have: int, seconds: int) -> None:
+        for left in range(seconds, 0, -1):
+            self._now_s += 1.0
+            self._display.waiting("waiting for nodes", have, 2, left, self._now_s)
 
     def heartbeat(self, epoch: int, step: int, rows: int, phase: str = "training") -> None:
         self._now_s += 1.0
         node = Progress(epoch=epoch, step=step, rows_trained=rows, phase=phase)
-        self._display.training([node], PLANNED, 0, 60.0, self._now_s)
+        self._display.training([node], self._planned, 0, 60.0, self._now_s)
 
     def epoch_ended(self, epoch: int, step: int) -> None:
         node = NodeId(role=Role.WORKER, index=0)
@@ -39,7 +48,7 @@ class Said:
         self._display.metrics(metrics)
 
     def last(self) -> str:
-        return self._file.getvalue().splitlines()[-1]
+        return self.lines()[-1]
 
 
 def test_an_epoch_goes_on_below_its_metrics_from_where_it_is() -> None:
@@ -52,6 +61,29 @@ def test_an_epoch_goes_on_below_its_metrics_from_where_it_is() -> None:
     assert said.last().endswith("(saving)")
     said.heartbeat(1, 12, 200)
     assert said.last().startswith("epoch 2/5  step 12  rows 200/1,000")
+
+
+def test_without_a_terminal_progress_is_told_at_changes_and_a_countdown_once() -> None:
+    said = Said()
+    said.waits(0, 300)
+    said.waits(1, 30)
+    assert said.lines() == ["waiting for nodes: 0 of 2, 300 s left", "waiting for nodes: 1 of 2, 30 s left"]
+    for rows in range(0, PLANNED, 10):
+        said.heartbeat(0, rows // 10, rows)
+    told = [line.split("  ")[2] for line in said.lines()[2:]]
+    assert told == [f"rows {rows}/1,000" for rows in range(0, PLANNED, 100)]
+    for _ in range(60):
+        said.heartbeat(0, 100, PLANNED, phase="exporting")
+    assert [line.endswith("  (exporting)") for line in said.lines()[12:]] == [True]
+
+
+def test_where_nobody_knows_how_long_an_epoch_is_its_rows_are_told_when_they_have_doubled() -> None:
+    said = Said(planned=0)
+    for rows in range(1_000):
+        said.heartbeat(0, rows, rows)
+    assert [line.split("  ")[2] for line in said.lines()] == [
+        f"rows {rows:,}" for rows in (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+    ]
 
 
 def test_an_attempt_that_begins_before_the_last_metrics_is_told_from_its_start() -> None:

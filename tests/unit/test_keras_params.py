@@ -6,11 +6,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyspark.ml.classification import ProbabilisticClassificationModel, ProbabilisticClassifier
 from pyspark.ml.param import Param
+from pyspark.ml.regression import RegressionModel, Regressor
 
-from sparktf.ml import KerasEstimator, KerasModel
+from sparktf.errors import ConfigError
+from sparktf.ml import (
+    KerasClassificationModel,
+    KerasClassifier,
+    KerasEstimator,
+    KerasModel,
+    KerasRegressionModel,
+    KerasRegressor,
+)
+from sparktf.ml.classification import check_thresholds
 
-Stage = KerasEstimator | KerasModel
+ESTIMATORS = (KerasEstimator, KerasClassifier, KerasRegressor)
+MODELS = (KerasModel, KerasClassificationModel, KerasRegressionModel)
+STAGES: list[Any] = [*ESTIMATORS, *MODELS]
+Stage = KerasEstimator | KerasClassifier | KerasRegressor | KerasModel | KerasClassificationModel | KerasRegressionModel
 
 VALUES: dict[str, Any] = {
     "batchRows": 7,
@@ -18,6 +32,7 @@ VALUES: dict[str, Any] = {
     "config": {"train": {"early_stopping": {"patience": 3}}},
     "epochs": 3,
     "featuresCol": "assembled",
+    "fromLogits": True,
     "inputCols": ["a", "b"],
     "inputName": "x",
     "inputs": {"x": ["a"], "z": ["b"]},
@@ -31,16 +46,20 @@ VALUES: dict[str, Any] = {
     "probabilityCol": "chances",
     "rawPredictionCol": "raw",
     "seed": 11,
+    "thresholds": [0.2, 0.8],
     "validationIndicatorCol": "held",
     "weightCol": "weight",
 }
-"""A value of each Param of the estimator, other than its default."""
-UNDEFINED = {"inputCols", "inputs", "model", "outputPath", "validationIndicatorCol", "weightCol"}
+"""A value of each Param, other than its default."""
+UNDEFINED = {"fromLogits", "inputCols", "inputs", "model", "outputPath", "thresholds"}
+UNDEFINED |= {"validationIndicatorCol", "weightCol"}
+OF_CLASSES = {"fromLogits", "thresholds"}
+VECTORS = {"probabilityCol", "rawPredictionCol"}
 
 
-@pytest.fixture(params=["estimator", "model"])
+@pytest.fixture(params=STAGES, ids=lambda kind: kind.__name__)
 def stage(request: pytest.FixtureRequest) -> Stage:
-    made: Stage = KerasEstimator() if request.param == "estimator" else KerasModel()
+    made: Stage = request.param()
     return made
 
 
@@ -51,7 +70,9 @@ def accessor(stage: Stage, kind: str, param: Param[Any]) -> Any:
 def test_every_param_is_its_stages_own_by_the_name_of_its_attribute_and_is_explained(stage: Stage) -> None:
     assert type(stage)().uid != stage.uid
     assert stage.uid.startswith(f"{type(stage).__name__}_")
-    attributes = {name for name in dir(stage) if name != "params" and isinstance(getattr(stage, name), Param)}
+    # Properties of models, such as numClasses, read their files.
+    names = [name for name in dir(stage) if not isinstance(getattr(type(stage), name, None), property)]
+    attributes = {name for name in names if isinstance(getattr(stage, name), Param)}
     assert [param.name for param in stage.params] == sorted(attributes)
     assert attributes <= VALUES.keys()
     told = dict(line.split(": ", 1) for line in stage.explainParams().splitlines())
@@ -61,8 +82,46 @@ def test_every_param_is_its_stages_own_by_the_name_of_its_attribute_and_is_expla
         assert param.parent == stage.uid
         assert param.doc and param.doc in told[param.name]
         assert told[param.name].endswith("(undefined)") == (param.name in UNDEFINED)
-    assert KerasEstimator().hasParam("inputs") and not KerasModel().hasParam("inputs")
-    assert {param.name for param in KerasEstimator().params} == VALUES.keys()
+    assert stage.hasParam("inputs") == isinstance(stage, ESTIMATORS)
+
+
+def test_each_kind_of_estimator_has_the_params_of_its_columns() -> None:
+    of_any, of_classes, of_numbers = ({param.name for param in kind().params} for kind in ESTIMATORS)
+    assert of_classes == VALUES.keys()
+    assert of_any == of_classes - OF_CLASSES
+    assert of_numbers == of_any - VECTORS
+    assert (KerasEstimator().getProbabilityCol(), KerasEstimator().getRawPredictionCol()) == ("", "")
+    for stage in (KerasClassifier(), KerasClassificationModel()):
+        assert (stage.getProbabilityCol(), stage.getRawPredictionCol()) == ("probability", "rawPrediction")
+        assert isinstance(stage, ProbabilisticClassifier | ProbabilisticClassificationModel)
+    assert isinstance(KerasRegressor(), Regressor) and isinstance(KerasRegressionModel(), RegressionModel)
+
+
+def test_a_param_as_xgboost_spells_it_is_refused_with_its_name_here() -> None:
+    spelt = {
+        "features_col": "featuresCol",
+        "features_cols": "inputCols",
+        "label_col": "labelCol",
+        "weight_col": "weightCol",
+        "prediction_col": "predictionCol",
+        "probability_col": "probabilityCol",
+        "raw_prediction_col": "rawPredictionCol",
+        "validation_indicator_col": "validationIndicatorCol",
+        "num_workers": "numWorkers",
+        "batch_size": "batchSize",
+    }
+    for theirs, ours in spelt.items():
+        with pytest.raises(TypeError) as refusal:
+            KerasClassifier(model="m:build", **{theirs: "y"})
+        assert str(refusal.value) == f"there is no Param {theirs!r}: it is called {ours}"
+
+
+def test_thresholds_are_one_of_each_class_and_greater_than_0_but_for_one() -> None:
+    for good in ([], [0.0, 1.0], [0.5, 0.5]):
+        check_thresholds(good, 2)
+    for wrong in ([0.5], [0.2, 0.3, 0.5], [0.0, 0.0], [-0.1, 0.5], [float("nan"), 0.5]):
+        with pytest.raises(ConfigError, match="thresholds"):
+            check_thresholds(wrong, 2)
 
 
 def test_a_default_is_a_value_that_a_param_takes_and_what_has_none_is_neither_defined_nor_set(stage: Stage) -> None:
@@ -92,15 +151,15 @@ def test_a_setter_sets_what_its_getter_returns_until_it_is_cleared(stage: Stage)
 
 
 def test_keywords_set_params_and_what_is_none_is_named() -> None:
-    made = KerasEstimator(**VALUES)
+    made = KerasClassifier(**VALUES)
     assert {param.name: made.getOrDefault(param) for param in made.params} == VALUES
     assert made.setParams(epochs=9, predictionCol="p") is made
     assert (made.getEpochs(), made.getPredictionCol(), made.getBatchSize()) == (9, "p", 64)
-    for call in (KerasEstimator, made.setParams):
+    for call in (*ESTIMATORS, made.setParams):
         with pytest.raises(TypeError, match=r"no Param 'epoch'.* epochs"):
             call(epoch=3)
     with pytest.raises(TypeError, match="keyword"):
-        KerasEstimator("m:build")  # type: ignore[call-arg]
+        KerasClassifier("m:build")  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="keyword"):
         made.setParams("m:build")  # type: ignore[call-arg]
     assert made.getEpochs() == 9
@@ -162,8 +221,10 @@ def test_a_copy_has_its_own_values_and_is_the_same_stage(stage: Stage) -> None:
 
 
 def test_a_model_takes_the_values_that_it_knows() -> None:
-    estimator = KerasEstimator(model="m:build", epochs=3, predictionCol="score")
-    model = estimator._copyValues(KerasModel("/m"))
-    assert (model.getPredictionCol(), model.path) == ("score", "/m")
-    assert not model.hasParam("epochs")
-    assert model.copy().path == "/m"
+    kinds: Any = zip(ESTIMATORS, MODELS, strict=True)
+    for kind, of in kinds:
+        estimator = kind(model="m:build", epochs=3, predictionCol="score")
+        model = estimator._copyValues(of("/m"))
+        assert (model.getPredictionCol(), model.path) == ("score", "/m")
+        assert not model.hasParam("epochs")
+        assert model.copy().path == "/m"

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from sparktf.nightly.night import Night
 from sparktf.results.events import Event, LineSaid, RunBegun, RunEnded
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
+from sparktf.runs.expecting import look_for_run
 from sparktf.runs.finding import FoundRun, find_output, find_run
 from sparktf.runs.listing import parse_since, print_runs
 from sparktf.runs.showing import show
@@ -133,6 +135,67 @@ def test_what_is_listed_can_be_chosen(root: Path, capsys: pytest.CaptureFixture[
     assert shown("--failed") == ["churn/2026-11-01"]
     assert shown("--since", "2026-11-03") == ["churn/2026-11-20", "clicks/2026-11-03"]
     assert listed(capsys, "clicks", "--failed") == ["no runs found"]
+
+
+@pytest.mark.parametrize(
+    ("hours", "code", "said"),
+    [
+        (27, 0, "churn/2026-11-03, ended 2026-11-03 02:18 UTC, 26.0 h ago: data refused"),
+        (
+            25,
+            4,
+            "no run of churn has ended within 25 h, and none is under way: the last one, churn/2026-11-03, ended "
+            "2026-11-03 02:18 UTC, 26.0 h ago: data refused",
+        ),
+    ],
+)
+def test_whoever_expects_a_run_is_told_whether_one_came_however_it_ended(
+    root: Path, hours: int, code: int, said: str
+) -> None:
+    keep(root, "churn", 1)
+    ended = keep(root, "churn", 3, verdict=3, cause="cents")
+    keep(root, "clicks", 9)
+    assert ended.started is not None
+    now_s = ended.started.timestamp() + 180 + 26 * 3600
+    output = find_output(FileSystems(), str(root), None)
+    assert output is not None
+    coming = look_for_run(output, "churn", hours * 3600.0, now_s, print)
+    assert (coming.came, coming.line) == (code == 0, said)
+
+
+def test_a_run_that_is_under_way_has_come_and_one_that_was_killed_has_not(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(root, "churn", 1)
+    assert main(["runs", "churn", "--expect", "26h"]) == 4
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    storage, clock = LocalStorage(), PretendClock()
+    owner = Ownership(storage, storage, RunDirectory(str(root), "churn", "2"), Application("a"), clock, 60.0)
+    owner.acquire(lambda line: None, wait=False)
+    output = find_output(FileSystems(), str(root), None)
+    assert output is not None
+    assert look_for_run(output, "churn", 3600.0, time.time(), print) == (True, "churn/2 is under way")
+    assert not look_for_run(output, "churn", 3600.0, time.time() + 1000, print).came
+    owner.release()
+    assert not look_for_run(output, "churn", 3600.0, time.time(), print).came
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["churn", "--expect", "a day"], "--expect: 'a day' is no length of time: write 90s, 30m, 2h or 7d"),
+        (["churn", "--expect", "1d", "--json"], "--expect asks whether a run came, and lists none: leave out"),
+        (["--expect", "1d"], "no name is given: give NAME or --config FILE"),
+        (["chrun", "--expect", "1d"], "has no history of 'chrun': did you mean churn?"),
+    ],
+)
+def test_what_nobody_can_expect_is_refused(
+    root: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep(root, "churn", 1)
+    assert main(["runs", *arguments]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_as_json_a_run_has_all_that_is_kept_of_it(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -472,9 +535,13 @@ def test_a_run_that_failed_before_it_was_planned_has_a_verdict_at_least(
     trained(root, "1", [20])
     with pytest.raises(PreflightError):
         run(pretend_config(root.parent / "lake-1", root), "2", refusal=PreflightError("too few slots"))
+    assert main(["diff", "t/1", "t/2"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "configuration: not compared, t/2 stored none: it is stored once a run has its nodes"
+    )
     found = differing(capsys)
     assert found["verdict"] == ["done", "refused", ""]
     assert found["cause"] == ["-", "too few slots", ""]
     assert found["train rows"] == ["20", "-"]
-    assert found["train.batch_size"] == ["256", "-"]
+    assert "train.batch_size" not in found
     assert found["rows trained"] == ["20", "0", "-20"]

@@ -216,7 +216,11 @@ class Runs:
             error = ErrorRecord(type="DataError", message="no", verdict=verdict, time_s=0.0)
         result = RunResult(run_id=run.name, name="churn", verdict=verdict, error=error)
         (run / "result.json").write_text(result.model_dump_json(), "utf-8")
-        (run / "config.yaml").write_text(CONFIG, "utf-8")
+        if verdict is not Verdict.DATA_REFUSED:  # which is before a run stores it
+            checked = CONFIG.replace(
+                "{y: y}}", "{y: y}, checks: {refuse: {columns: {plan: {values: [basic, family, pro]}}}}}"
+            )
+            (run / "config.yaml").write_text(checked, "utf-8")
         if data is not None:
             (run / "statistics.json").write_text(data.model_dump_json(), "utf-8")
 
@@ -245,7 +249,9 @@ def test_a_name_means_its_nights_that_were_not_refused_and_a_run_itself_too(
     assert "student" not in by_name
     of_run = shown("churn/2026-11-10")
     assert "3 nights of churn, 2026-11-01 to 2026-11-10;" in of_run
+    assert '# Beside the checks of run 2026-11-09: "was" says what is changed' in of_run
     assert "values: [basic, family, pro, student]" in of_run
+    assert "# was [basic, family, pro]: 1 of 3 nights broke it" in of_run
     assert shown(str(runs.root / "churn/2026-11-01")).startswith("# Suggested from the data of 1 night of churn, 2026")
     config = tmp_path / "churn.yaml"
     output = f"output: {{path: {runs.root}}}"

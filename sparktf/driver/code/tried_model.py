@@ -13,6 +13,7 @@ from sparktf.config.load import dump_config
 from sparktf.driver.code.module import search_path
 from sparktf.errors import ErrorRecord, NodeLostError
 from sparktf.feature import FeedSpec
+from sparktf.log_noise import last_words
 
 _MODULE = "sparktf.trainer.tried"
 _LIMIT_S = 600.0
@@ -47,8 +48,7 @@ def try_model(config: JobConfig, spec: FeedSpec) -> str:
         except subprocess.TimeoutExpired as error:
             raise NodeLostError(f"model: it was not built within {_LIMIT_S:g} s") from error
         if not report.exists():
-            lines = ended.stderr.decode(errors="replace").strip().splitlines()
-            said = lines[-1] if lines else "it printed nothing"
+            said = last_words(ended.stderr.decode(errors="replace"), 1) or "it printed nothing"
             raise NodeLostError(f"model: the process that builds it ended with exit code {ended.returncode}: {said}")
         found = json.loads(report.read_bytes())
     if found["error"] is not None:

@@ -46,7 +46,7 @@ def check_targets(model: Any, spec: FeedSpec, losses: Sequence[Any]) -> None:
             f"model: data.targets.{extra} is no output of the model, which has: {', '.join(outputs)}"
         )
     for target in spec.targets:
-        if target.is_text and all(_is_of_keras(loss) for loss in losses):
+        if target.is_text and all(is_loss_of_keras(loss) for loss in losses):
             raise ModelContractError(
                 f"model: data.targets.{target.name} brings text ({_columns(target)}), which no loss of Keras takes: "
                 "name a column of numbers, such as the index of each class"
@@ -128,7 +128,7 @@ def _columns(feature: Feature) -> str:
     return f"column{'s' * (len(feature.columns) > 1)} {named}"
 
 
-def _is_of_keras(loss: Any) -> bool:
+def is_loss_of_keras(loss: Any) -> bool:
     """Whether a loss is one of Keras's own, given by name or as an object."""
     function = getattr(loss, "fn", loss)  # a function wrapped by Keras
     module = getattr(function, "__module__", None) or type(function).__module__

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.feature import Feature, FeedSpec
+from sparktf.trainer.model.logits import gives_logits
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.predictions import ROW_SPLITS, named_outputs
 from sparktf.trainer.model.tensors import Tensors
@@ -53,6 +54,7 @@ def export_model(
         spec=inputs_alone(model.spec),
         outputs=tuple(_output(*output) for output in sorted(outputs.items())),
         source_version=source_version,
+        from_logits=gives_logits(model.model),
     )
     (folder / EXPORTED).write_text(exported.model_dump_json(indent=1))
 

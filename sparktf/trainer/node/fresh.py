@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.errors import ModelContractError, NodeLostError
+from sparktf.log_noise import last_words
 from sparktf.process.resident import forget_libraries, give_back_freed
 from sparktf.trainer.node.report import log_line
 
@@ -55,7 +56,7 @@ def check_loads(
         log_line(said)
         if code == -signal.SIGKILL:
             raise MemoryError("the fresh process that loads the exported model was killed")
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it printed nothing")
+        last = last_words(said, 1).strip() or "it printed nothing"
         raise ModelContractError(
             f"publish: the fresh process that loads the exported model ended with exit code {code}: {last}"
         )

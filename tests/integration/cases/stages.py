@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from pyspark.ml import Pipeline, PipelineModel
-from pyspark.ml.evaluation import MulticlassClassificationEvaluator, RegressionEvaluator
-from pyspark.ml.feature import StringIndexer, VectorAssembler
+from pyspark.ml.classification import LogisticRegression
+from pyspark.ml.evaluation import (
+    BinaryClassificationEvaluator,
+    MulticlassClassificationEvaluator,
+    RegressionEvaluator,
+)
+from pyspark.ml.feature import IndexToString, StringIndexer, VectorAssembler
 from pyspark.ml.functions import vector_to_array
 from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit, TrainValidationSplitModel
@@ -20,7 +25,7 @@ from pyspark.sql.types import BooleanType, DoubleType, LongType, StructField, St
 
 from sparktf import Cluster
 from sparktf.errors import SparkTFError
-from sparktf.ml import KerasEstimator
+from sparktf.ml import KerasClassifier, KerasEstimator, KerasRegressor
 from sparktf.ml.estimator import ParamMap
 
 from .pipelines import of_rows, reservations, states_of
@@ -47,12 +52,22 @@ def plain(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
 
 
 def classes(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
-    """Returns a model of three classes."""
+    """Returns a model of the classes that the labels have."""
     import keras
 
     x = keras.Input((params["num_features"],), name="features")
-    model = keras.Model(x, keras.layers.Dense(3, "softmax", name="label")(x))
+    model = keras.Model(x, keras.layers.Dense(params["num_classes"], "softmax", name="label")(x))
     model.compile(keras.optimizers.Adam(params["rate"]), "sparse_categorical_crossentropy")
+    return model
+
+
+def logit(params: dict[str, Any], assets: dict[str, Any]) -> keras.Model:
+    """Returns a model of two classes, whose output is the second one's logit."""
+    import keras
+
+    x = keras.Input((params["num_features"],), name="features")
+    model = keras.Model(x, keras.layers.Dense(1, name="label")(x))
+    model.compile(keras.optimizers.Adam(0.1), keras.losses.BinaryCrossentropy(from_logits=True))
     return model
 
 
@@ -123,13 +138,7 @@ def searched(spark: SparkSession, lake: str, folder: str) -> DataFrame:
     rows = of_rows(spark, lake).withColumn("kind", kind).drop("label")
     before = reservations(spark)
     with Cluster(spark) as cluster:
-        estimator = KerasEstimator(
-            model="cases.stages:classes",
-            epochs=4,
-            batchSize=50,
-            probabilityCol="probability",
-            rawPredictionCol="rawPrediction",
-        ).on(cluster)
+        estimator = KerasClassifier(model="cases.stages:classes", epochs=4, batchSize=50).on(cluster)
         assembler = VectorAssembler(inputCols=["a", "b"], outputCol="features")
         pipeline = Pipeline(stages=[StringIndexer(inputCol="kind", outputCol="label"), assembler, estimator])
         rates = [{"rate": rate} for rate in (0.00001, 0.1)]
@@ -146,18 +155,75 @@ def searched(spark: SparkSession, lake: str, folder: str) -> DataFrame:
         again = TrainValidationSplit.load(f"{folder}/search")
         assert again.getEstimatorParamMaps() == search.getEstimatorParamMaps()
         stage = stages_of(again.getEstimator())[2]
-        assert isinstance(stage, KerasEstimator)
+        assert isinstance(stage, KerasClassifier)
         assert (stage.uid, stage.extractParamMap()) == (estimator.uid, estimator.extractParamMap())
         best = search.fit(rows)
+        fitted = best.bestModel
+        assert isinstance(fitted, PipelineModel)
+        check_predictor(stages_of(fitted)[2], fitted.transform(rows), LogisticRegression(maxIter=20))
+        check_of_two(fitted.transform(rows).drop("rawPrediction", "probability", "prediction"), estimator)
     best.write().save(f"{folder}/searched")
     loaded = TrainValidationSplitModel.load(f"{folder}/searched")
     assert loaded.validationMetrics == best.validationMetrics
     assert [stages_of(model)[2].uid for model in loaded.subModels or []] == [estimator.uid] * 2
+    assert isinstance(loaded.bestModel, PipelineModel) and not stages_of(loaded.bestModel)[2].hasSummary
     worse, better = best.validationMetrics
+    scored = loaded.transform(rows)
+    names = IndexToString(inputCol="prediction", outputCol="named", labels=stages_of(fitted)[0].labels)
     vectors = [vector_to_array(f.col(name)) for name in ("probability", "rawPrediction")]
-    return loaded.transform(rows).select(
-        "label", "prediction", *vectors, *map(f.lit, (worse, better, reservations(spark) - before))
+    return names.transform(scored).select(
+        "label",
+        "prediction",
+        *vectors,
+        *map(f.lit, (worse, better, reservations(spark) - before)),
+        (f.col("named") == f.col("kind")).cast("double"),
     )
+
+
+def check_predictor(model: Any, scored: DataFrame, of_spark: LogisticRegression) -> None:
+    """Checks a model against one of Spark's own, side by side: columns, types, attributes, evaluators, single rows."""
+    made = ["rawPrediction", "probability", "prediction"]
+    expected = of_spark.fit(scored.drop(*made))
+    beside = expected.transform(scored.drop(*made))
+    for name in made:
+        ours, theirs = scored.schema[name], beside.schema[name]
+        assert (ours.dataType, ours.metadata) == (theirs.dataType, theirs.metadata), name
+    assert scored.columns == beside.columns
+    assert (model.numClasses, model.numFeatures) == (expected.numClasses, expected.numFeatures)
+    metrics: list[Any] = ["accuracy", "f1", "weightedPrecision", "logLoss"]  # its stubs do not know the last one
+    for metric in metrics:
+        evaluator = MulticlassClassificationEvaluator(metricName=metric)
+        assert np.isfinite(evaluator.evaluate(scored)) and np.isfinite(evaluator.evaluate(beside)), metric
+    row = scored.head()
+    assert row is not None
+    np.testing.assert_allclose(model.predictProbability(row.features), row.probability, rtol=1e-5)
+    np.testing.assert_allclose(model.predictRaw(row.features), row.rawPrediction, rtol=1e-4, atol=1e-5)
+    assert model.predict(row.features) == row.prediction
+    assert "takes vectors of 2 features" in refusal(lambda: model.predict([1.0, 2.0, 3.0]))
+    summary = model.summary
+    assert model.hasSummary and summary.totalIterations == len(summary.objectiveHistory) == 4
+    assert summary.objectiveHistory == list(model.result.history["loss"])
+    # With thresholds that favour one class, Spark's model and ours predict it for all rows.
+    thresholds = [1.0] * (model.numClasses - 1) + [0.0]
+    favoured = model.copy({model.thresholds: thresholds}).transform(scored.drop(*made)).select("prediction").distinct()
+    assert [row.prediction for row in favoured.collect()] == [model.numClasses - 1]
+    few = refusal(lambda: model.copy({model.thresholds: [0.5]}).transform(scored.drop(*made)))
+    assert few == f"ConfigError: thresholds has 1 values, and there are {model.numClasses} classes: give one of each"
+
+
+def check_of_two(rows: DataFrame, estimator: KerasClassifier) -> None:
+    """Checks a model of one logit against Spark's own; of three classes it is refused."""
+    logit = estimator.copy({estimator.model: "cases.stages:logit", estimator.modelParams: {}})
+    two = rows.withColumn("label", (f.col("label") == 0).cast("int"))
+    model = logit.fit(two)
+    scored = model.transform(two)
+    check_predictor(model, scored, LogisticRegression(maxIter=20))
+    area, ours = BinaryClassificationEvaluator(), MulticlassClassificationEvaluator(metricName="accuracy")
+    by_chance = area.copy({area.rawPredictionCol: "probability"})
+    assert abs(area.evaluate(scored) - by_chance.evaluate(scored)) < 1e-3
+    assert ours.evaluate(scored) > 0.5
+    said = refusal(lambda: logit.fit(rows, {logit.epochs: 1}))
+    assert said.startswith("ModelContractError: the model tells 2 classes apart, and the labels (label) are of 3")
 
 
 def stages_of(pipeline: object) -> list[Any]:
@@ -189,7 +255,7 @@ def kept(spark: SparkSession, lake: str, folder: str) -> DataFrame:
 
     The search has its rows in one partition: each executor that scores loads TensorFlow, and each model of the search.
     """
-    estimator = KerasEstimator(
+    estimator = KerasRegressor(
         model="cases.stages:plain", numWorkers=2, epochs=2, batchSize=50, outputPath=f"{folder}/runs"
     )
     assembler, rows = VectorAssembler(inputCols=["a", "b"], outputCol="features"), of_rows(spark, lake)
