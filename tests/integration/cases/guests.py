@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import date
@@ -59,6 +60,9 @@ def feeding(spark: SparkSession, folder: str) -> DataFrame:
         spark.sparkContext, noted, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
     )
     cluster.train(uneven(spark), 2)
+    assert cluster.nodeRDD.collect() == [0, 1]
+    assert cluster.cluster_meta["cluster_template"] == {"chief": [0], "worker": [1]}
+    assert cluster.defaultFS == "file://"
     cluster.shutdown()
     return spark.createDataFrame([(json.dumps(cluster.cluster_info),)], "told string")
 
@@ -126,28 +130,18 @@ def trained(args: dict[str, Any], ctx: Any) -> None:
 
 
 def synchronous(spark: SparkSession, folder: str) -> DataFrame:
-    """Trains synchronously on partitions of different sizes: all workers make as many steps.
-
-    Returns what is said before to rows that come in a stream of Spark's old kind; the cluster goes on.
-    """
+    """Trains synchronously on partitions of different sizes, of an interval of a stream: workers make as many steps."""
     streams: Any = StreamingContext(spark.sparkContext, 1)
+    rows, fed = streams.queueStream([uneven(spark)]), threading.Event()
     cluster = TFCluster.run(
         spark.sparkContext, trained, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
     )
-    calls: list[Callable[[], Any]] = [
-        lambda: cluster.train(streams.textFileStream(folder)),
-        lambda: cluster.inference(streams.textFileStream(folder).map(str)),
-        lambda: cluster.shutdown(streams),
-    ]
-    said: list[tuple[str]] = []
-    for call in calls:
-        try:
-            call()
-        except SparkTFError as error:
-            said.append((str(error),))
-    cluster.train(uneven(spark), 1)
-    cluster.shutdown(grace_secs=1)
-    return spark.createDataFrame(said, "said string")
+    cluster.train(rows)
+    rows.foreachRDD(lambda _: fed.set())  # after the rows of the same interval were fed
+    streams.start()
+    threading.Thread(target=lambda: fed.wait() and streams.stop(stopSparkContext=False)).start()
+    cluster.shutdown(streams, grace_secs=1)
+    return spark.createDataFrame([("done",)], "told string")
 
 
 def squared(args: list[str], ctx: Any) -> None:
