@@ -128,7 +128,8 @@ def trained(args: dict[str, Any], ctx: Any) -> None:
 def synchronous(spark: SparkSession, folder: str) -> DataFrame:
     """Trains synchronously on partitions of different sizes: all workers make as many steps.
 
-    Returns what is said before to rows that come in a stream of Spark's old kind; the cluster goes on.
+    Returns what is said before to rows that come in a stream of Spark's old kind, and to one that cannot be encoded;
+    the cluster goes on.
     """
     streams: Any = StreamingContext(spark.sparkContext, 1)
     cluster = TFCluster.run(
@@ -138,6 +139,7 @@ def synchronous(spark: SparkSession, folder: str) -> DataFrame:
         lambda: cluster.train(streams.textFileStream(folder)),
         lambda: cluster.inference(streams.textFileStream(folder).map(str)),
         lambda: cluster.shutdown(streams),
+        lambda: cluster.train(spark.sparkContext.parallelize([(1, "a"), (2, {"at": Path("b")})], 1)),
     ]
     said: list[tuple[str]] = []
     for call in calls:
