@@ -130,18 +130,26 @@ def trained(args: dict[str, Any], ctx: Any) -> None:
 
 
 def synchronous(spark: SparkSession, folder: str) -> DataFrame:
-    """Trains synchronously on partitions of different sizes, of an interval of a stream: workers make as many steps."""
+    """Trains synchronously on partitions of different sizes, of an interval of a stream: workers make as many steps.
+
+    Returns what is said before to a row that cannot be encoded; the cluster goes on.
+    """
     streams: Any = StreamingContext(spark.sparkContext, 1)
     rows, fed = streams.queueStream([uneven(spark)]), threading.Event()
     cluster = TFCluster.run(
         spark.sparkContext, trained, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
     )
+    said = ""
+    try:
+        cluster.train(spark.sparkContext.parallelize([(1, "a"), (2, {"at": Path("b")})], 1))
+    except SparkTFError as error:
+        said = str(error)
     cluster.train(rows)
     rows.foreachRDD(lambda _: fed.set())  # after the rows of the same interval were fed
     streams.start()
     threading.Thread(target=lambda: fed.wait() and streams.stop(stopSparkContext=False)).start()
     cluster.shutdown(streams, grace_secs=1)
-    return spark.createDataFrame([("done",)], "told string")
+    return spark.createDataFrame([(said,)], "said string")
 
 
 def squared(args: list[str], ctx: Any) -> None:
