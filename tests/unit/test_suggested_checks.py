@@ -113,7 +113,8 @@ def test_what_is_suggested_beside_present_checks_is_kept_and_taken_too(tables: l
 
 @pytest.mark.parametrize("name", ["a\xa0", "\u3000a", "no", "1", "a: b #", "a\n", "{{date}}", "x" * 200])
 def test_a_column_of_whatever_name_is_written_as_it_is_called(name: str) -> None:
-    data = table(**{name: np.arange(60.0) % 7})
+    columns: dict[str, Any] = {name: np.arange(60.0) % 7}
+    data = table(**columns)
     assert list(accepted(written([data, data], accepted(written([data])))).refuse.columns) == [name]
 
 
