@@ -22,6 +22,7 @@ REQUIRES = [
     "jinja2>=3.1,<4",  # the pages of reports: it escapes what names of columns and errors may hold
     "keras>=3.13.2,<4",  # older ones run code of a model's file in safe mode (CVE-2026-1462)
     "matplotlib>=3.10,<4",  # their charts: SVG whose text stays text, without a browser or a script
+    "msgpack>=1.1,<2",  # rows of any values on their way to another package's function, and back
     "numpy>=2.0,<3",
     # Not ours: without it Spark's Arrow functions (mapInArrow) refuse to run, and they do not support 3 yet.
     "pandas>=2.2,<3",

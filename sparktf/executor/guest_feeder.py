@@ -13,10 +13,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from sparktf.errors import BadValueError, ModelError, NodeLostError, SparkTFError
+from sparktf.errors import ModelError, NodeLostError, SparkTFError
 from sparktf.executor.guest_watch import GuestWatch
 from sparktf.executor.identity import executor_identity
-from sparktf.feed.channel.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
+from sparktf.executor.row_batches import send_rows
+from sparktf.feed.channel.any_rows import batch_to_rows
 from sparktf.feed.channel.client import connected
 from sparktf.feed.channel.guest_feed import ANSWER, PUT, WRAPPED, unwrapped, wrapped
 from sparktf.wire.channel import ControlClient
@@ -25,8 +26,6 @@ from sparktf.wire.data import SplitEnd
 from sparktf.wire.flight import call_options
 from sparktf.wire.guest import Deal, DealRequest, GuestCall, GuestPlace
 from sparktf.wire.security import ControlAccess
-
-_CHUNK_ROWS = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,34 +38,37 @@ class GuestFeedSettings:
     driver_lost_s: float
     feed_timeout_s: float  # For a function to take rows, or give results
     cause_s: float  # For the driver to learn why a node is gone
+    function: str  # Its name
+
+    def rows_of(self, split: int) -> str:
+        """Returns the rows of a partition, for people."""
+        return f"partition {split} of the RDD, which {self.function} gets"
 
 
 def feed_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> None:
     """Feeds a partition, and returns when its rows were taken.
 
     Raises:
-        BadValueError: no column can hold some rows.
+        BadValueError: a row cannot be encoded.
         ModelError: the function failed, or is late.
         NodeLostError: a node is gone.
     """
-    batches = _batches(split, rows)
-    first = next(batches, None)
-    if first is None:
+    begun = _begun(rows)
+    if begun is None:
         return
     try:
         if settings.deals:
-            _deal(split, itertools.chain([first], batches), settings)
+            _deal(split, begun, settings)
         else:
-            _send_all(split, itertools.chain([first], batches), _nearest(split, settings.places), settings)
+            _send_all(split, begun, settings)
     except (flight.FlightError, NodeLostError) as error:
         raise _explained(f"partition {split}: a node did not take all rows", error, settings) from error
 
 
 def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> Iterator[Any]:
     """Feeds a partition to one node, and yields the result of each row; raises what `feed_guests` does."""
-    batches = _batches(split, rows)
-    first = next(batches, None)
-    if first is None:
+    begun = _begun(rows)
+    if begun is None:
         return
     place = _nearest(split, settings.places)
     try:
@@ -76,7 +78,7 @@ def answer_guests(split: int, rows: Iterable[Any], settings: GuestFeedSettings) 
             pool = stack.enter_context(ThreadPoolExecutor(1, "answers"))
             stack.callback(reader.cancel)  # if the caller stops early: then nothing waits for room any more
             stack.enter_context(GuestWatch(settings.access, settings.driver_lost_s).during(reader.cancel))
-            sent = pool.submit(_send, writer, itertools.chain([first], batches))
+            sent = pool.submit(_send, writer, begun, settings.rows_of(split))
             try:
                 for chunk in reader:
                     yield from batch_to_rows(unwrapped(chunk.data))
@@ -101,58 +103,56 @@ def _explained(what: str, error: Exception, settings: GuestFeedSettings) -> Spar
     return NodeLostError(f"{what}: {_line(error)}") if said is None else said
 
 
-def _send(writer: flight.FlightStreamWriter, batches: Iterable[pa.RecordBatch]) -> None:
+def _begun(rows: Iterable[Any]) -> Iterator[Any] | None:
+    """Returns the rows, of which the first has come; None if there are none."""
+    iterator = iter(rows)
+    return next((itertools.chain([first], iterator) for first in iterator), None)
+
+
+def _send(writer: flight.FlightStreamWriter, rows: Iterable[Any], told: str) -> None:
     """Sends all rows of a partition, then their number. If the call breaks off, its reader gets the error."""
-    rows = 0
+
+    def send(batch: pa.RecordBatch) -> bool:
+        writer.write_batch(wrapped(batch))
+        return True
+
     with suppress(flight.FlightError):
         try:
             writer.begin(WRAPPED)
-            for batch in batches:
-                writer.write_batch(wrapped(batch))
-                rows += batch.num_rows
-            writer.write_metadata(SplitEnd(rows=rows).model_dump_json().encode())
+            sent = send_rows(rows, send, told)
+            writer.write_metadata(SplitEnd(rows=sent).model_dump_json().encode())
         finally:
             writer.done_writing()
 
 
-def _batches(split: int, rows: Iterable[Any]) -> Iterator[pa.RecordBatch]:
-    iterator, before = iter(rows), 0
-    while chunk := list(itertools.islice(iterator, _CHUNK_ROWS)):
-        try:
-            yield rows_to_batch(chunk)
-        except UnfitRowsError as error:
-            last = before + len(chunk)
-            raise BadValueError(f"partition {split} of the RDD, rows {before} to {last}: {error}") from error
-        before += len(chunk)
-
-
-def _deal(split: int, batches: Iterable[pa.RecordBatch], settings: GuestFeedSettings) -> None:
+def _deal(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> None:
     """Sends equally many rows to each node, over all partitions."""
     driver = ControlClient(settings.access)
     with ExitStack() as stack:
         writers = [_Writer(stack, split, place, settings) for place in settings.places]
-        for batch in batches:
+
+        def send(batch: pa.RecordBatch) -> bool:
             request = DealRequest(rows=batch.num_rows)
             deal = driver.call_patiently(Action.DEAL, request, Deal, patience_s=settings.driver_lost_s)
-            if deal.is_over:
-                break
             start = 0
-            for i in range(len(writers)):
+            for i in range(0 if deal.is_over else len(writers)):
                 count = batch.num_rows // len(writers) + (i < batch.num_rows % len(writers))
                 if count:
                     writers[(deal.first + i) % len(writers)].write(batch.slice(start, count))
                 start += count
+            return not deal.is_over
+
+        send_rows(rows, send, settings.rows_of(split))
         for writer in writers:
             writer.end()
         for writer in writers:
             writer.wait()
 
 
-def _send_all(split: int, batches: Iterable[pa.RecordBatch], place: GuestPlace, settings: GuestFeedSettings) -> None:
+def _send_all(split: int, rows: Iterable[Any], settings: GuestFeedSettings) -> None:
     with ExitStack() as stack:
-        writer = _Writer(stack, split, place, settings)
-        for batch in batches:
-            writer.write(batch)
+        writer = _Writer(stack, split, _nearest(split, settings.places), settings)
+        send_rows(rows, writer.write, settings.rows_of(split))
         writer.end()
         writer.wait()
 
@@ -166,8 +166,9 @@ class _Writer:
         self._writer, self._reader = client.do_put(call, WRAPPED, options)
         stack.callback(self._writer.close)
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch) -> bool:
         self._writer.write_batch(wrapped(batch))
+        return True
 
     def end(self) -> None:
         self._writer.done_writing()

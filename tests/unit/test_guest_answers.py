@@ -7,17 +7,22 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import Row
 
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed
 from sparktf.driver.gang.control_server import LocalControlServer
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import BadValueError, ErrorRecord, ModelError, NodeLostError, SparkTFError, Verdict
 from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed_guests
-from sparktf.feed.channel import guest_queue
+from sparktf.feed.channel import brought_rows
 from sparktf.feed.channel.guest_feed import GuestServer
 from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.wire.control import Action
@@ -37,7 +42,7 @@ class Node:
     """A node whose function answers rows, and its driver.
 
     Attributes:
-        error: What its function has failed with.
+        error: What its function has failed with, once `failed` is set.
         cause: What the driver says that has ended the nodes.
     """
 
@@ -46,13 +51,20 @@ class Node:
         self.queue.function = f"{function.__name__} on worker 0"
         self.queue.failed = self._fail
         self.error: SparkTFError | None = None
+        self.failed = threading.Event()
         self.cause: ErrorRecord | None = None
         deal = Handler(DealRequest, lambda request: Deal(first=0, cause=self.cause))
         self.driver = LocalControlServer(str(folder), SECRET, {Action.DEAL: deal})
         server = GuestServer("127.0.0.1", None, folder, SECRET, None, self.queue)
         place = GuestPlace(number=0, host="h", jvm="j", data=server.address)
         self.settings = GuestFeedSettings(
-            self.driver.access(), (place,), False, driver_lost_s=1.0, feed_timeout_s=timeout_s, cause_s=WITHIN_S
+            self.driver.access(),
+            (place,),
+            False,
+            driver_lost_s=1.0,
+            feed_timeout_s=timeout_s,
+            cause_s=WITHIN_S,
+            function=function.__name__,
         )
         self._thread = threading.Thread(target=self._run, args=(function,), daemon=True)
         self._thread.start()
@@ -66,6 +78,7 @@ class Node:
 
     def _fail(self, error: SparkTFError) -> None:
         self.error = error
+        self.failed.set()
 
     def answers(self, rows: Iterator[Any], split: int = 0) -> Iterator[Any]:
         return answer_guests(split, rows, self.settings)
@@ -80,6 +93,47 @@ def echo(feed: DataFeed) -> None:
     """Answers each row with its number."""
     while not feed.should_stop():
         feed.batch_results([row[0] for row in feed.next_batch(100)])
+
+
+ANY_ROWS: list[Any] = [
+    Row(age=1, of=Row(name="a")),
+    (1, (Vectors.dense([1, 2]), {3, 4})),
+    {"a": {"b": [1, 2.5, (None, True)]}},
+    ["a", "b", b"c", bytearray(b"d"), Decimal("1.50"), date(2020, 1, 1), 2**70, np.float32(1.5)],
+    [],
+]
+
+
+def test_any_rows_and_any_results_come_as_they_were(tmp_path: Path) -> None:
+    taken: list[Any] = []
+
+    def same(feed: DataFeed) -> None:
+        while not feed.should_stop():
+            rows = feed.next_batch(2)
+            taken.extend(rows)
+            feed.batch_results(rows)
+
+    node = Node(tmp_path, same)
+    answered = list(node.answers(iter(ANY_ROWS * 3)))
+    for rows in (taken, answered):
+        assert rows == ANY_ROWS * 3
+        assert [repr(row) for row in rows] == [repr(row) for row in ANY_ROWS * 3]
+    assert answered[0]["of"]["name"] == "a"
+    node.end()
+
+
+def test_a_result_that_cannot_be_sent_back_fails_the_function_by_name_partition_and_row(tmp_path: Path) -> None:
+    def odd(feed: DataFeed) -> None:
+        while not feed.should_stop():
+            feed.batch_results([{"at": open} if row[0] == 2500 else row for row in feed.next_batch(100)])
+
+    node = Node(tmp_path, odd)
+    row = "odd on worker 0 has given a result for row 2500 of partition 3 that cannot be sent back"
+    said = rf"^{row}: a value of type \S+ at \['at'\]"
+    with pytest.raises(ModelError, match=said):
+        list(node.answers(((i, "") for i in range(5000)), split=3))
+    node.end()
+    assert str(node.error).startswith(row)
 
 
 def counted(rows: Iterator[Any], most: list[int], answered: list[Any]) -> Iterator[Any]:
@@ -99,8 +153,11 @@ def test_results_come_while_rows_still_come_and_few_rows_are_under_way(tmp_path:
     node.end()
 
 
-def test_results_that_nobody_reads_hold_the_function_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guest_queue, "MOST_ANSWERS", 1000)
+@pytest.mark.parametrize(("bound", "most_unsent"), [("MOST_ANSWERS", 1000), ("MOST_ANSWERS_NBYTES", 1000 * len(ROW))])
+def test_results_that_nobody_reads_hold_the_function_up(
+    bound: str, most_unsent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(brought_rows, bound, most_unsent)
     most, taken = [0], list[int]()
 
     def large(feed: DataFeed) -> None:
@@ -120,7 +177,7 @@ def test_results_that_nobody_reads_hold_the_function_up(tmp_path: Path, monkeypa
 
 def test_the_results_of_two_partitions_may_be_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark's `zip` does; the second one's rows wait until the first one's have come."""
-    monkeypatch.setattr(guest_queue, "MOST_ANSWERS", 1000)
+    monkeypatch.setattr(brought_rows, "MOST_ANSWERS", 1000)
     node, half = Node(tmp_path, echo), ROWS // 2
     first = node.answers((i, ROW) for i in range(half))
     second = node.answers((half + i, ROW) for i in range(half))
@@ -153,7 +210,7 @@ def test_whoever_has_enough_results_leaves_and_the_next_partition_has_its_own(tm
 def test_rows_that_cannot_be_sent_are_the_cause_and_the_next_partition_has_its_own(tmp_path: Path) -> None:
     node = Node(tmp_path, echo)
     rows = itertools.chain(((i, "") for i in range(5000)), [(1, object())])
-    with pytest.raises(BadValueError, match="partition 3 of the RDD"):
+    with pytest.raises(BadValueError, match=r"^row 5000 of partition 3 of the RDD, which echo gets: a value of type "):
         list(node.answers(rows, split=3))
     assert list(node.answers(iter([(7, "")]))) == [7]
     node.end()
@@ -216,13 +273,32 @@ def test_a_function_that_takes_nothing_is_late_for_whoever_feeds_it(*, wants_ans
 
     node = Node(tmp_path, idle, timeout_s=0.2)
     done = "given 0 results for the (first )?2 rows" if wants_answers else "taken 0 of the 2 rows"
-    said = f"^idle on worker 0 has {done} of partition 5, and has neither taken rows nor given results within 0.2 s"
+    none = "has neither taken rows nor given results" if wants_answers else "none"
+    said = f"^idle on worker 0 has {done} of partition 5, and {none} within 0.2 s"
     rows = [(1, ""), (2, "")]
     with pytest.raises(ModelError, match=said):
         list(node.answers(iter(rows), 5)) if wants_answers else feed_guests(5, rows, node.settings)
     over.set()
     node.end()
     assert str(node.error).startswith("idle on worker 0 has")
+
+
+def test_a_function_that_has_all_rows_and_does_not_come_to_their_end_is_late(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def stays(feed: DataFeed) -> None:
+        feed.batch_results([row[0] for row in feed.next_batch(2)])
+        over.wait(WITHIN_S)
+
+    node = Node(tmp_path, stays)
+    assert list(node.answers(iter([(1, ""), (2, "")]))) == [1, 2]
+    node.queue.end(0.2)
+    assert node.failed.wait(WITHIN_S)
+    assert str(node.error).startswith(
+        "stays on worker 0 has not asked for more rows within 0.2 s (feed_timeout) of their"
+    )
+    over.set()
+    node.end()
 
 
 def test_of_a_node_that_does_not_answer_the_driver_knows_what_became(tmp_path: Path) -> None:

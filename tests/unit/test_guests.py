@@ -1,4 +1,4 @@
-"""Rows of guests as columns, their queue, and which node is what."""
+"""The queue of guests' rows, and which node is what."""
 
 from __future__ import annotations
 
@@ -8,70 +8,18 @@ import threading
 from contextlib import nullcontext
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pyspark.sql import Row
+from pretend import PretendClock
 
 from sparktf.compat.guest_settings import check_guest_slots, guest_timeouts
 from sparktf.compat.tensorflowonspark.tf_cluster import cluster_template
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed, TFNodeContext, hdfs_path
 from sparktf.driver.spark.masters import master_of
 from sparktf.errors import ConfigError, ModelError, PreflightError
-from sparktf.feed.channel.any_rows import UnfitRowsError, batch_to_rows, rows_to_batch
-from sparktf.feed.channel.guest_feed import unwrapped, wrapped
-from sparktf.feed.channel.guest_queue import BroughtRows, GuestQueue, Hands
+from sparktf.feed.channel.any_rows import rows_to_batch
+from sparktf.feed.channel.brought_rows import BroughtRows, Hands
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.wire.guest import GuestNode
-
-numbers = st.integers(-(2**63), 2**63 - 1)
-values = st.sampled_from(
-    [numbers, st.floats(allow_nan=False), st.text(), st.binary(), st.booleans(), st.lists(numbers), st.tuples(numbers)]
-)
-
-
-@given(st.lists(values, max_size=5), st.sampled_from([tuple, list]), st.data())
-def test_rows_are_what_they_were(kinds: list[Any], shape: Any, data: Any) -> None:
-    row = st.tuples(*(st.none() | kind for kind in kinds)).map(shape)
-    rows: list[Any] = data.draw(st.lists(row, min_size=1, max_size=10))
-    assert batch_to_rows(unwrapped(wrapped(rows_to_batch(rows)))) == rows
-
-
-def test_single_values_dicts_and_arrays_are_rows_too() -> None:
-    samples: list[list[Any]] = [[1, 2], ["a", None], [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}], [[], []], [b"a"]]
-    for rows in samples:
-        assert batch_to_rows(rows_to_batch(rows)) == rows
-    found = batch_to_rows(rows_to_batch([bytearray(b"a"), None, bytearray(b"a")]))
-    assert [type(value).__name__ for value in found] == ["bytearray", "NoneType", "bytearray"]
-    images = [(np.full((2, 3), i, np.uint8), i) for i in range(4)]
-    found = batch_to_rows(rows_to_batch(images))
-    assert [label for _, label in found] == [0, 1, 2, 3]
-    for (array, _), (expected, _) in zip(found, images, strict=True):
-        assert array.dtype == np.uint8
-        np.testing.assert_array_equal(array, expected)
-
-
-def test_rows_with_names_keep_them() -> None:
-    rows = batch_to_rows(rows_to_batch([Row(id=1, label="a"), Row(id=2, label="b")]))
-    assert [(row.id, row.label, row[0]) for row in rows] == [(1, "a", 1), (2, "b", 2)]
-    assert rows == [(1, "a"), (2, "b")]
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [(1, 2), (1,)],
-        [(1,), (1, 2)],
-        [1, "a"],
-        [(1, object())],
-        [({"a": 1},)],
-        [{"a": 1}, {"b": 1}],
-        [(np.ones((1, 2)),), (np.ones((2, 1)),)],
-    ],
-)
-def test_rows_of_no_shape_are_refused(rows: list[Any]) -> None:
-    with pytest.raises(UnfitRowsError):
-        rows_to_batch(rows)
 
 
 def fed(*parts: list[Any], answers: bool = False) -> tuple[GuestQueue, list[BroughtRows]]:
@@ -186,6 +134,19 @@ def test_a_failure_of_the_function_is_raised_by_whatever_it_does_next() -> None:
     for call in (lambda: queue.take(5), lambda: queue.answer([1]), queue.returned):
         with pytest.raises(ModelError, match=r"^main on worker 0 has given 0 results for the 3 rows of a partition"):
             call()
+        assert DataFeed(queue).should_stop(), "a loop that catches everything ends"
+
+
+def test_rows_that_are_left_by_a_feeder_that_died_hold_nobody_up_for_ever() -> None:
+    clock = PretendClock()
+    queue, batch = GuestQueue(1, clock), rows_to_batch([1, 2])
+    queue.put(batch, BroughtRows())
+    late = list[Exception]()
+    queue.failed = late.append
+    with pytest.raises(ModelError, match=r"^the function has taken 0 of the first 2 rows of partition 3, and none"):
+        queue.put(batch, BroughtRows(partition=3, limit_s=60.0))
+    assert 60 <= clock.now_s() < 62
+    assert len(late) == 1
 
 
 def test_a_mapping_makes_tensors_of_the_columns() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.test_data_checks import column, spread, table
 
@@ -93,6 +93,7 @@ def some_nights(draw: st.DrawFn) -> list[TableStatistics]:
     return [TableStatistics(**{**vars(each), "rows_read": rows_of_a_night}) for each in tables]
 
 
+@settings(max_examples=25, deadline=None)
 @given(some_nights())
 def test_the_nights_themselves_keep_what_is_suggested_and_the_configuration_takes_it(
     tables: list[TableStatistics],
@@ -102,11 +103,19 @@ def test_the_nights_themselves_keep_what_is_suggested_and_the_configuration_take
     assert not broken(accepted(text), tables), text
 
 
+@settings(max_examples=25, deadline=None)
 @given(some_nights())
 def test_what_is_suggested_beside_present_checks_is_kept_and_taken_too(tables: list[TableStatistics]) -> None:
     tables = [each for each in tables if each.columns.keys() == tables[-1].columns.keys()]
     first = accepted(written(tables[:1]))
     assert not broken(accepted(written(tables, first)), tables)
+
+
+@pytest.mark.parametrize("name", ["a\xa0", "\u3000a", "no", "1", "a: b #", "a\n", "{{date}}", "x" * 200])
+def test_a_column_of_whatever_name_is_written_as_it_is_called(name: str) -> None:
+    columns: dict[str, Any] = {name: np.arange(60.0) % 7}
+    data = table(**columns)
+    assert list(accepted(written([data, data], accepted(written([data])))).refuse.columns) == [name]
 
 
 # --- what is read ---
@@ -120,6 +129,7 @@ def customers(seed: int, **changed: Any) -> TableStatistics:
         "bill": draw.normal(50, 8, 2_000).clip(10, 90),
         "plan": [plans[i] for i in draw.integers(3, size=2_000)],
         "customer": column([f"c{i}" for i in range(2_000)]),
+        "version": np.full(2_000, 7.0),
         "day": ColumnStatistics(type="date", nulls=0, numbers=spread(np.full(2_000, 20_000.0 + seed)), distinct=1),
         "words": ColumnStatistics(type="array<string>", nulls=0, lengths=Spread(count=2_000, min=8, max=8)),
         "churned": draw.integers(2, size=2_000).astype(float),
@@ -133,6 +143,7 @@ def test_each_bound_of_a_first_night_says_what_it_was_derived_from() -> None:
     for line in (
         "rows: [1000, 4000] # 2,000 rows in 1 night",
         "# customer: string: other values in nearly each row, no bounds of its values",
+        "# version: always 7 in 1 night, no bounds of its values",
         "# day: date: moves on with the nights, no bounds of its values",
         "null_share: 0.01 # no row is null in 1 night",
         "length: [8, 8] # 8 in 1 night",

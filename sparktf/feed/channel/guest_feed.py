@@ -4,12 +4,12 @@ put       do_put       rows; the call returns when all of them were taken, or no
 answer    do_exchange  rows, then their number; the results are returned in order, while rows still come
 end       action       no more rows come: `take` returns none from then on
 
-A call is named "put" or "answer", with a `GuestCall` after a space.
+A call is named "put" or "answer", with a `GuestCall` after a space; that of "end" is its body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +20,9 @@ from pyarrow import flight
 from pydantic import ValidationError
 
 from sparktf.errors import ModelError
-from sparktf.feed.channel.any_rows import rows_to_batch
-from sparktf.feed.channel.guest_queue import BroughtRows, GuestQueue
+from sparktf.feed.channel.any_rows import UnfitRowsError, rows_to_batch, rows_together
+from sparktf.feed.channel.brought_rows import BroughtRows
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.feed.channel.server import ChannelServer
 from sparktf.wire.data import SplitEnd
 from sparktf.wire.guest import GuestCall
@@ -52,7 +53,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         """Ends the feed."""
         if action.type != END:
             raise flight.FlightUnauthorizedError(f"unknown action {action.type[:80]!r}")
-        self._queue.end()
+        self._queue.end(_header(action.body.to_pybytes()).feed_timeout_s)
         yield flight.Result(b"")
 
     def do_put(
@@ -85,15 +86,23 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
             told = pool.submit(self._brought, reader, stream)
             try:
                 while results := self._queue.wait_answers(stream):
-                    for start in range(0, len(results), _ANSWER_ROWS):
-                        writer.write_batch(wrapped(rows_to_batch(results[start : start + _ANSWER_ROWS])))
-                    sent += len(results)
+                    for part in rows_together(results, _ANSWER_ROWS):
+                        writer.write_batch(wrapped(self._encoded(part, stream, sent)))
+                        sent += len(part)
             finally:
                 self._queue.forget(stream)
             if told.result() != stream.rows:
                 raise flight.FlightServerError(f"{stream.rows} rows came, but not their final number")
         if sent < stream.rows:
             raise _of_function(f"{self._queue.function} takes no more rows, and has given {stream.in_words}")
+
+    def _encoded(self, results: Sequence[Any], stream: BroughtRows, sent: int) -> pa.RecordBatch:
+        """Returns results as a batch. One that cannot be encoded fails the function. `sent`: the number before them."""
+        try:
+            return rows_to_batch(results)
+        except UnfitRowsError as error:
+            row = f"row {sent + error.place} of partition {stream.partition}"
+            raise self._queue.fail(f"has given a result for {row} that cannot be sent back: {error}") from error
 
     def _brought(self, reader: flight.MetadataRecordBatchReader, stream: BroughtRows) -> int | None:
         """Takes the rows of a stream in its turn; returns the number that was announced, None for none."""
@@ -113,11 +122,15 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
 def _stream(descriptor: flight.FlightDescriptor, *, wants_answers: bool) -> BroughtRows:
     """Returns the rows of a call, which are to come."""
+    call = _header(descriptor.command.partition(b" ")[2])
+    return BroughtRows(wants_answers, call.partition, call.feed_timeout_s)
+
+
+def _header(text: bytes) -> GuestCall:
     try:
-        call = GuestCall.model_validate_json(descriptor.command.partition(b" ")[2] or b"{}")
+        return GuestCall.model_validate_json(text or b"{}")
     except ValidationError:
         raise flight.FlightUnauthorizedError("malformed call") from None
-    return BroughtRows(wants_answers, call.partition, call.feed_timeout_s)
 
 
 @contextmanager
