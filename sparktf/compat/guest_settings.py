@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sparktf.config.timeouts import TimeoutsConfig
+from sparktf.driver.attempt.functions import LIMITS
 from sparktf.driver.spark.masters import Slots
 from sparktf.errors import ConfigError, PreflightError
 
-TIMEOUTS = "spark.sparktf.timeouts."
 _NAMES = ("heartbeat", "start", "driver_lost", "stop")
 
 
@@ -23,11 +23,11 @@ def guest_timeouts(conf: Mapping[str, str]) -> TimeoutsConfig:
     """
     found: dict[str, float] = {}
     for key, value in conf.items():
-        name = key.removeprefix(TIMEOUTS)
+        name = key.removeprefix(LIMITS)
         if name == key:
             continue
         if name not in _NAMES:
-            known = ", ".join(TIMEOUTS + known for known in _NAMES)
+            known = ", ".join(LIMITS + known for known in _NAMES)
             raise ConfigError(f"{key} is no time limit of TFCluster's nodes: there are {known}")
         try:
             found[name] = float(value)

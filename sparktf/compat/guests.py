@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import threading
 import uuid
@@ -35,7 +36,7 @@ from sparktf.feed.channel.client import connected
 from sparktf.feed.channel.guest_feed import END
 from sparktf.told import log_of
 from sparktf.wire.flight import call_options
-from sparktf.wire.guest import GuestNode, GuestPlace
+from sparktf.wire.guest import GuestCall, GuestNode, GuestPlace
 
 _TICK_S = 0.2
 _CAUSE_S = 5.0
@@ -81,6 +82,7 @@ class Guests(FunctionGang):
         self._reserve_s = reserve_s
         self._here = here
         self._id = uuid.uuid4().hex
+        self._feed_timeout_s = math.inf  # Of the last feed
         self._spark_site = SparkSite(spark)
         self._scratch = Path(str(spark.sparkContext._temp_dir))
         self._code = self._scratch / "functions"
@@ -179,7 +181,7 @@ class Guests(FunctionGang):
 
     def _feed_settings(self, timeout_s: float) -> GuestFeedSettings:
         self.check()
-        functions = self.functions
+        self._feed_timeout_s, functions = timeout_s, self.functions
         with self.roster.changed:
             places = functions.places()
         deals = len(places) > 1 and not any(guest.job == "ps" for guest in functions.guests.values())
@@ -257,18 +259,19 @@ class Guests(FunctionGang):
         with self.roster.changed:
             goes_on = not self.is_closed and self.cause is None and not self.functions.is_done
             if goes_on:
-                _log.warning("TFCluster.shutdown() waits: %s", self.unreturned)
+                _log.warning("waiting for functions: %s", self.unreturned)
             return goes_on
 
     def _end_feed(self, place: GuestPlace) -> None:
         """Tells a node that no more rows come; of one that does not listen, waits for what became of it."""
         access, functions = self.access, self.functions
+        header = GuestCall(feed_timeout_s=self._feed_timeout_s).model_dump_json().encode()
         node = next(node for node, guest in functions.guests.items() if guest.number == place.number)
         deadline_s = self.clock.now_s() + self.roster.rhythm.silence_s + _CAUSE_S
         while functions.trainers[node].finished is None:
             try:
                 with connected(place.data, access.tls) as (client, _):
-                    list(client.do_action(flight.Action(END, b""), call_options(access.secret, _CAUSE_S)))
+                    list(client.do_action(flight.Action(END, header), call_options(access.secret, _CAUSE_S)))
                 return
             except (flight.FlightError, NodeLostError) as error:
                 self.check()

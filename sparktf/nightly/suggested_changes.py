@@ -42,7 +42,11 @@ def suggest_changes(present: ChecksConfig, nights: Sequence[NightData]) -> list[
         for key, value in mine.items()
     ]
     bounded = {key[1:] for key in mine}
-    new = [bound._replace(why=f"new: {bound.why}") for rest, bound in suggested.items() if _is_new(rest, bounded)]
+    new = [
+        bound if bound.value is None else bound._replace(why=f"new: {bound.why}")
+        for rest, bound in suggested.items()
+        if _is_new(rest, bounded)
+    ]
     return [*found, *new]
 
 
@@ -135,5 +139,7 @@ def _is_new(rest: tuple[str, ...], bounded: set[tuple[str, ...]]) -> bool:
     """Whether nothing is said yet of a column's figure, or of one that would say the same."""
     if rest in bounded:
         return False
+    if rest[0] == "columns" and len(rest) == 2:  # a remark on a column without bounds
+        return not any((*rest, figure) in bounded for figure in ("min", "max", "values"))
     same = {"min": ("values",), "max": ("values",), "values": ("min", "max")}.get(rest[-1], ())
     return not any((*rest[:-1], other) in bounded for other in same)

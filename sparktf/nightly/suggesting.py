@@ -142,6 +142,9 @@ class _Column:
                 "other values in nearly each row" if self._is_unique else "moves on with the nights"
             )
             yield SuggestedBound(key, None, f"{why}, no bounds of its values")
+        elif self._numbers and len({*_ends_of(self._numbers)}) == 1:
+            only = number_text(_ends_of(self._numbers)[0], self._type)
+            yield SuggestedBound(key, None, f"always {only} {self._in}, no bounds of its values")
         elif self._values:
             often = f"all values {self._in}, the rarest in {min(self._values.values()):,} rows"
             yield SuggestedBound((*key, "values"), [as_written(v) for v in sorted(self._values, key=_rank)], often)

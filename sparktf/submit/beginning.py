@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from sparktf.errors import ConfigError
+from sparktf.submit.schedules import schedules_folder
 
 _NIGHTLY = "nightly.sh"
-_SCHEDULES = (Path(__file__).parents[1] / "schedules", Path(__file__).parents[2] / "yarn/schedules")
-"""Where that is: in an installation, and in a source tree."""
 
 _LAKE_PY = r'''# lake.py
 """Writes a day of made-up customers: python lake.py 2026-11-01, or python lake.py 2026-11-01 cents."""
@@ -97,7 +96,7 @@ def begin_nights(folder: Path) -> list[Path]:
     Raises:
         ConfigError: one of them is there, or cannot be written; none is replaced.
     """
-    nightly = next(path for path in _SCHEDULES if path.is_dir()) / _NIGHTLY
+    nightly = schedules_folder() / _NIGHTLY
     texts = {**FIRST_NIGHT, _NIGHTLY: nightly.read_text(encoding="utf-8")}
     if there := [folder / name for name in texts if (folder / name).exists()]:
         raise ConfigError(f"{there[0]} is there already, and is not replaced: name another folder")

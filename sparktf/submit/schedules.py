@@ -18,13 +18,18 @@ _FILES = {
 """Scheduler -> its files and folders, whose content goes to the folder that the user names."""
 
 
+def schedules_folder() -> Path:
+    """Returns where these files are: in an installation, or in a source tree."""
+    return _INSTALLED if _INSTALLED.is_dir() else _IN_SOURCES
+
+
 def copy_schedule(scheduler: str, to: Path) -> list[Path]:
     """Copies the files for a scheduler to a folder; returns their paths there.
 
     Raises:
         ConfigError: one of them is there, or cannot be written; none is replaced.
     """
-    root = _INSTALLED if _INSTALLED.is_dir() else _IN_SOURCES
+    root = schedules_folder()
     copies = {
         file: to / (file.relative_to(root / name) if (root / name).is_dir() else name)
         for name in _FILES[scheduler]

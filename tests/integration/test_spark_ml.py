@@ -16,10 +16,14 @@ from pyspark.ml import PipelineModel
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from sparktf.errors import BadValueError
-from sparktf.ml import KerasRegressionModel
+from sparktf.errors import BadValueError, ConfigError, ModelContractError
+from sparktf.feature import FeedSpec
+from sparktf.ml import KerasClassificationModel, KerasModel, KerasRegressionModel
 from sparktf.ml.class_scores import class_scores
 from sparktf.ml.labels import check_numbers, class_count
+from sparktf.predict.exported_model import ExportedModel
+from sparktf.predict.loaded import LoadedModel
+from sparktf.wire.exported import ModelFeed, ModelOutput
 
 
 def test_a_pipeline_with_vectors_predicts_the_same_wherever_it_is_saved_over_its_run_and_its_own_files_too(
@@ -143,6 +147,50 @@ def test_a_cross_validated_pipeline_of_two_workers_predicts_the_same_where_someb
     assert scored.schema["prediction"].metadata == {"ml_attr": {}}, "as of LinearRegression"
     assert stage.numFeatures == 2
     assert stage.predict(again[0].features) == pytest.approx(again[0].prediction, rel=1e-5)
+
+
+def exported(spark: SparkSession, shape: tuple[int | None, ...], from_logits: bool | None) -> LoadedModel:
+    """Returns a model as it describes itself, of which there are no files."""
+    output = ModelOutput(name="label", dtype="float32", shape=shape)
+    feed = ModelFeed(spec=FeedSpec(features=()), outputs=(output,), from_logits=from_logits)
+    return LoadedModel(spark, ExportedModel("/m", "/m", (), "key", feed))
+
+
+def test_a_model_that_is_none_of_its_kind_is_refused_with_the_kind_that_it_is_one_of(spark: SparkSession) -> None:
+    output, classifier, regressor = f.col("output"), KerasClassificationModel("/m"), KerasRegressionModel("/m")
+    made = ["rawPrediction", "probability", "prediction"]
+    assert list(classifier._columns(output, exported(spark, (1,), True))) == made
+    assert list(classifier._columns(output, exported(spark, (4,), False))) == made
+    assert (
+        list(classifier.copy({classifier.rawPredictionCol: ""})._columns(output, exported(spark, (), True))) == made[1:]
+    )
+    with pytest.raises(ConfigError, match=r"fromLogits is not set.*: model\.setFromLogits\(True\) or \(False\)"):
+        classifier._columns(output, exported(spark, (4,), None))
+    assert list(classifier.setFromLogits(True)._columns(output, exported(spark, (4,), None))) == made
+    for shape in ((2, 2), (None,)):
+        with pytest.raises(ModelContractError, match="one for each class; KerasEstimator trains any model"):
+            classifier._columns(output, exported(spark, shape, True))
+    assert list(regressor._columns(output, exported(spark, (1,), None))) == ["prediction"]
+    with pytest.raises(ModelContractError, match=r"of shape \(3,\): a regressor's are one number; KerasEstimator"):
+        regressor._columns(output, exported(spark, (3,), None))
+    general = KerasModel("/m")
+    assert list(general._columns(output, exported(spark, (3,), True))) == ["prediction"]
+    with pytest.raises(ConfigError, match="gives logits, which are no probabilities: train it by KerasClassifier"):
+        general.setProbabilityCol("probability")._columns(output, exported(spark, (3,), True))
+
+
+def test_a_model_of_any_kind_takes_its_output_for_probabilities_where_their_column_is_named(
+    spark: SparkSession,
+) -> None:
+    model = KerasModel("/m").setProbabilityCol("chances")
+    for kind, values, shape, expected in (
+        ("float", (0.25, 0.75), (1,), [(0, [0.75, 0.25]), (1, [0.25, 0.75])]),
+        ("array<float>", ([0.25, 0.25, 0.5], [1.0, 0.0, 0.0]), (3,), [(2, [0.25, 0.25, 0.5]), (0, [1.0, 0.0, 0.0])]),
+    ):
+        frame = spark.createDataFrame([(value,) for value in values], f"output {kind}").coalesce(1)
+        made = model._columns(f.col("output"), exported(spark, shape, False))
+        found = frame.select(*(column.alias(name) for name, column in made.items())).collect()
+        assert [(row.prediction, row.chances.toArray().tolist()) for row in found] == expected
 
 
 LOGITS = [[2.0, -1.0, 0.5], [-40.0, 1000.0, 998.0], [0.0, 0.0, 0.0]]

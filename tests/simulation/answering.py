@@ -16,7 +16,8 @@ from simulation.nodes import HEARTBEAT_S
 
 from sparktf.errors import ModelError
 from sparktf.feed.channel.any_rows import rows_to_batch
-from sparktf.feed.channel.guest_queue import BroughtRows, GuestQueue
+from sparktf.feed.channel.brought_rows import BroughtRows
+from sparktf.feed.channel.guest_queue import GuestQueue
 
 FEED_TIMEOUT_S = 20.0
 ASK_S = 2.0

@@ -11,7 +11,8 @@ from sparktf.driver.attempt.functions import Functions
 from sparktf.driver.attempt.health import Failure, Outcome
 from sparktf.driver.attempt.members import Trainer
 from sparktf.errors import ErrorRecord
-from sparktf.feed.channel.guest_queue import BroughtRows, GuestQueue
+from sparktf.feed.channel.brought_rows import BroughtRows
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.topology import NodeId
 
 
@@ -92,7 +93,7 @@ GUARDS: Mapping[str, FunctionMutant] = {
         {"sparktf.feed.channel.guest_queue.GuestQueue._await_next": _any_rows}, "got", IS_BAD
     ),
     "a function that neither takes rows nor gives results is late": FunctionMutant(
-        {"sparktf.feed.channel.guest_queue.BroughtRows.due_in_s": _never}, "does not end", IS_BAD
+        {"sparktf.feed.channel.brought_rows.BroughtRows.due_in_s": _never}, "does not end", IS_BAD
     ),
     "a function that returns has left no results out": FunctionMutant(
         {"sparktf.feed.channel.guest_queue.GuestQueue.returned": GuestQueue.terminate}, "results were left out", IS_BAD

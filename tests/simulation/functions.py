@@ -247,7 +247,7 @@ class FunctionWorld:
             self.gang.await_until(lambda: self.fed)
             for answering in (function.answering for function in self.functions):
                 if answering is not None:
-                    answering.queue.end()
+                    answering.queue.end(FEED_TIMEOUT_S)
             self.gang.await_until(lambda: self.gang.functions.is_done, RETURN_S)
             until_s = self.clock.now_s() + 2.0
             self.gang.await_until(lambda: self.gang.functions.is_over or self.clock.now_s() >= until_s)

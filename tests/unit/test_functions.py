@@ -89,7 +89,7 @@ def test_a_node_that_says_nothing_for_too_long_is_lost_and_all_others_stop() -> 
     assert not program.beat(0)
     program.pass_s(2)
     assert program.pass_s(KNOBS.settle_s) is Outcome.FAILED
-    assert program.cause == "worker 1 on h1 was silent for 15 s"
+    assert program.cause == "worker 1 on h1 was silent for 15 s (spark.sparktf.timeouts.heartbeat)"
     assert program.functions.cause is not None
     assert program.functions.cause.time_s == program.clock.wall_s() - SILENCE_S - 1 - KNOBS.settle_s
     program.functions.stop()
@@ -102,7 +102,7 @@ def test_a_node_that_does_not_begin_is_named_with_the_limit() -> None:
     program.beat(0)
     assert program.pass_s(2) is Outcome.RUNNING
     assert program.pass_s(KNOBS.settle_s) is Outcome.FAILED
-    assert "worker 0 on h0 was not ready within timeouts.start" in program.cause
+    assert "worker 0 on h0 was not ready within spark.sparktf.timeouts.start: 180 s" in program.cause
 
 
 def test_of_two_failures_the_earlier_is_the_cause_and_a_lost_peer_is_none() -> None:

@@ -22,7 +22,7 @@ from sparktf.driver.gang.control_server import LocalControlServer
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import BadValueError, ErrorRecord, ModelError, NodeLostError, SparkTFError, Verdict
 from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed_guests
-from sparktf.feed.channel import guest_queue
+from sparktf.feed.channel import brought_rows
 from sparktf.feed.channel.guest_feed import GuestServer
 from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.wire.control import Action
@@ -42,7 +42,7 @@ class Node:
     """A node whose function answers rows, and its driver.
 
     Attributes:
-        error: What its function has failed with.
+        error: What its function has failed with, once `failed` is set.
         cause: What the driver says that has ended the nodes.
     """
 
@@ -51,6 +51,7 @@ class Node:
         self.queue.function = f"{function.__name__} on worker 0"
         self.queue.failed = self._fail
         self.error: SparkTFError | None = None
+        self.failed = threading.Event()
         self.cause: ErrorRecord | None = None
         deal = Handler(DealRequest, lambda request: Deal(first=0, cause=self.cause))
         self.driver = LocalControlServer(str(folder), SECRET, {Action.DEAL: deal})
@@ -77,6 +78,7 @@ class Node:
 
     def _fail(self, error: SparkTFError) -> None:
         self.error = error
+        self.failed.set()
 
     def answers(self, rows: Iterator[Any], split: int = 0) -> Iterator[Any]:
         return answer_guests(split, rows, self.settings)
@@ -155,7 +157,7 @@ def test_results_come_while_rows_still_come_and_few_rows_are_under_way(tmp_path:
 def test_results_that_nobody_reads_hold_the_function_up(
     bound: str, most_unsent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guest_queue, bound, most_unsent)
+    monkeypatch.setattr(brought_rows, bound, most_unsent)
     most, taken = [0], list[int]()
 
     def large(feed: DataFeed) -> None:
@@ -175,7 +177,7 @@ def test_results_that_nobody_reads_hold_the_function_up(
 
 def test_the_results_of_two_partitions_may_be_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Spark's `zip` does; the second one's rows wait until the first one's have come."""
-    monkeypatch.setattr(guest_queue, "MOST_ANSWERS", 1000)
+    monkeypatch.setattr(brought_rows, "MOST_ANSWERS", 1000)
     node, half = Node(tmp_path, echo), ROWS // 2
     first = node.answers((i, ROW) for i in range(half))
     second = node.answers((half + i, ROW) for i in range(half))
@@ -271,13 +273,32 @@ def test_a_function_that_takes_nothing_is_late_for_whoever_feeds_it(*, wants_ans
 
     node = Node(tmp_path, idle, timeout_s=0.2)
     done = "given 0 results for the (first )?2 rows" if wants_answers else "taken 0 of the 2 rows"
-    said = f"^idle on worker 0 has {done} of partition 5, and has neither taken rows nor given results within 0.2 s"
+    none = "has neither taken rows nor given results" if wants_answers else "none"
+    said = f"^idle on worker 0 has {done} of partition 5, and {none} within 0.2 s"
     rows = [(1, ""), (2, "")]
     with pytest.raises(ModelError, match=said):
         list(node.answers(iter(rows), 5)) if wants_answers else feed_guests(5, rows, node.settings)
     over.set()
     node.end()
     assert str(node.error).startswith("idle on worker 0 has")
+
+
+def test_a_function_that_has_all_rows_and_does_not_come_to_their_end_is_late(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def stays(feed: DataFeed) -> None:
+        feed.batch_results([row[0] for row in feed.next_batch(2)])
+        over.wait(WITHIN_S)
+
+    node = Node(tmp_path, stays)
+    assert list(node.answers(iter([(1, ""), (2, "")]))) == [1, 2]
+    node.queue.end(0.2)
+    assert node.failed.wait(WITHIN_S)
+    assert str(node.error).startswith(
+        "stays on worker 0 has not asked for more rows within 0.2 s (feed_timeout) of their"
+    )
+    over.set()
+    node.end()
 
 
 def test_of_a_node_that_does_not_answer_the_driver_knows_what_became(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from pretend import PretendClock
 
 from sparktf.compat.guest_settings import check_guest_slots, guest_timeouts
 from sparktf.compat.tensorflowonspark.tf_cluster import cluster_template
@@ -16,7 +17,8 @@ from sparktf.compat.tensorflowonspark.tf_node import DataFeed, TFNodeContext, hd
 from sparktf.driver.spark.masters import master_of
 from sparktf.errors import ConfigError, ModelError, PreflightError
 from sparktf.feed.channel.any_rows import rows_to_batch
-from sparktf.feed.channel.guest_queue import BroughtRows, GuestQueue, Hands
+from sparktf.feed.channel.brought_rows import BroughtRows, Hands
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.wire.guest import GuestNode
 
 
@@ -132,6 +134,19 @@ def test_a_failure_of_the_function_is_raised_by_whatever_it_does_next() -> None:
     for call in (lambda: queue.take(5), lambda: queue.answer([1]), queue.returned):
         with pytest.raises(ModelError, match=r"^main on worker 0 has given 0 results for the 3 rows of a partition"):
             call()
+        assert DataFeed(queue).should_stop(), "a loop that catches everything ends"
+
+
+def test_rows_that_are_left_by_a_feeder_that_died_hold_nobody_up_for_ever() -> None:
+    clock = PretendClock()
+    queue, batch = GuestQueue(1, clock), rows_to_batch([1, 2])
+    queue.put(batch, BroughtRows())
+    late = list[Exception]()
+    queue.failed = late.append
+    with pytest.raises(ModelError, match=r"^the function has taken 0 of the first 2 rows of partition 3, and none"):
+        queue.put(batch, BroughtRows(partition=3, limit_s=60.0))
+    assert 60 <= clock.now_s() < 62
+    assert len(late) == 1
 
 
 def test_a_mapping_makes_tensors_of_the_columns() -> None:

@@ -120,6 +120,7 @@ def customers(seed: int, **changed: Any) -> TableStatistics:
         "bill": draw.normal(50, 8, 2_000).clip(10, 90),
         "plan": [plans[i] for i in draw.integers(3, size=2_000)],
         "customer": column([f"c{i}" for i in range(2_000)]),
+        "version": np.full(2_000, 7.0),
         "day": ColumnStatistics(type="date", nulls=0, numbers=spread(np.full(2_000, 20_000.0 + seed)), distinct=1),
         "words": ColumnStatistics(type="array<string>", nulls=0, lengths=Spread(count=2_000, min=8, max=8)),
         "churned": draw.integers(2, size=2_000).astype(float),
@@ -133,6 +134,7 @@ def test_each_bound_of_a_first_night_says_what_it_was_derived_from() -> None:
     for line in (
         "rows: [1000, 4000] # 2,000 rows in 1 night",
         "# customer: string: other values in nearly each row, no bounds of its values",
+        "# version: always 7 in 1 night, no bounds of its values",
         "# day: date: moves on with the nights, no bounds of its values",
         "null_share: 0.01 # no row is null in 1 night",
         "length: [8, 8] # 8 in 1 night",

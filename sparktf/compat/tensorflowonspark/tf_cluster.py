@@ -27,10 +27,7 @@ from sparktf.wire.guest import GuestNode
 
 _EPOCHS = 10
 """The meaning of `num_epochs=0` in TensorFlowOnSpark: a large number."""
-_STREAMS = (
-    "DStreams are not supported: train on the batches of a Structured Streaming query instead, by calling train() in "
-    "foreachBatch, or run a job for each period"
-)
+_STREAM_LOOK_S = 1
 
 
 class InputMode:
@@ -65,7 +62,7 @@ class TFCluster:
         self._board: Board | None = None
         self._log_dir = log_dir
         self._fed_queue = ""
-        atexit.register(self._close)
+        atexit.register(self.abandon)
 
     def train(
         self,
@@ -75,6 +72,8 @@ class TFCluster:
         qname: str = "input",
     ) -> None:
         """Feeds an RDD to the workers for each epoch, and returns when its rows were taken.
+
+        Of a DStream, it feeds each interval's rows once, from when its StreamingContext starts; it returns at once.
 
         Workers get equally many rows, but for one, however the partitions are; where there are parameter servers, each
         gets the partitions that are computed beside it.
@@ -90,10 +89,16 @@ class TFCluster:
         self._check_fed(dataRDD, qname, "train")
         if num_epochs < 0:
             raise ConfigError("num_epochs cannot be negative")
+        if (stream := _stream_of(dataRDD)) is not None:
+
+            def feed_interval(rows: RDD[Any]) -> None:
+                self._feed_once(rows, feed_timeout)
+
+            stream.foreachRDD(feed_interval)
+            return
         for _ in range(num_epochs or _EPOCHS):
-            if not self._guests.wants_rows:
+            if not self._feed_once(dataRDD, feed_timeout):
                 return
-            self._guests.feed(dataRDD, feed_timeout)
 
     def inference(
         self,
@@ -103,7 +108,7 @@ class TFCluster:
     ) -> RDD[Any]:
         """Returns the result of each row, in the rows' order, evaluated lazily, before `shutdown`.
 
-        A function that leaves out the result of a row has failed.
+        A function that leaves out the result of a row has failed. Of a DStream, it returns one of results.
 
         Args:
             feed_timeout: Seconds for a function that has rows to take some, or give results: it has failed otherwise.
@@ -113,6 +118,8 @@ class TFCluster:
             ConfigError: the cluster was shut down.
         """
         self._check_fed(dataRDD, qname, "inference")
+        if (stream := _stream_of(dataRDD)) is not None:
+            return stream.transform(lambda rows: self._guests.answers(rows, feed_timeout))  # type: ignore[no-any-return]
         return self._guests.answers(dataRDD, feed_timeout)
 
     def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = 259200) -> None:
@@ -121,7 +128,7 @@ class TFCluster:
         A worker within `join()` of a `tf.distribute.Server` serves, and is not waited for.
 
         Args:
-            ssc: A StreamingContext, which is not supported.
+            ssc: The StreamingContext of DStreams: it is waited for, and stopped once no function wants more rows.
             grace_secs: Time for an evaluator, or other running nodes, to go on.
             timeout: In seconds; -1 for none.
 
@@ -129,14 +136,14 @@ class TFCluster:
             SparkTFError: a function failed, at any time; its traceback is in the error's notes. Or some have not
                 returned in time: it names their nodes.
         """
-        if ssc is not None:
-            raise ConfigError(_STREAMS)
         if self._guests.is_closed:
             return
         try:
+            if ssc is not None:
+                self._await_stream(ssc)
             self._guests.finish(grace_secs, timeout if timeout > 0 else None)
         finally:
-            self._close()
+            self.abandon()
 
     def tensorboard_url(self) -> str | None:
         """Returns TensorBoard's address; None if it was not started."""
@@ -159,8 +166,6 @@ class TFCluster:
     def _check_fed(self, rows: Any, qname: str, what: str) -> None:
         if self._guests.is_closed:
             raise ConfigError(f"TFCluster.{what}() comes after shutdown(): make another cluster by TFCluster.run()")
-        if type(rows).__name__.endswith("DStream"):
-            raise ConfigError(_STREAMS)
         if self.input_mode != InputMode.SPARK:
             raise ConfigError(f"TFCluster.{what}() requires InputMode.SPARK")
         if qname not in self.queues:
@@ -169,12 +174,36 @@ class TFCluster:
         if qname != self._fed_queue:
             raise ConfigError(f"this cluster has only the queue {self._fed_queue!r} for rows, not {qname!r}")
 
-    def _close(self) -> None:
-        atexit.unregister(self._close)
+    def _feed_once(self, rows: RDD[Any], timeout_s: float) -> bool:
+        """Feeds rows, if any are wanted; returns whether they were."""
+        wants_rows = self._guests.wants_rows
+        if wants_rows:
+            self._guests.feed(rows, timeout_s)
+        return wants_rows
+
+    def _await_stream(self, ssc: Any) -> None:
+        """Waits until a StreamingContext has ended, and ends it where a function failed, or none wants more rows."""
+        try:
+            while not ssc.awaitTerminationOrTimeout(_STREAM_LOOK_S):
+                if not self._guests.wants_rows:
+                    ssc.stop(stopSparkContext=False, stopGraceFully=True)
+        except Exception:
+            ssc.stop(stopSparkContext=False, stopGraceFully=False)
+            self._guests.check()  # the failure of a function comes before that of the interval that was fed
+            raise
+
+    def abandon(self) -> None:
+        """Ends the cluster at once: nobody waits for its functions."""
+        atexit.unregister(self.abandon)
         if self._board is not None:
             self._board.stop()
             self._board = None
         self._guests.close()
+
+
+def _stream_of(rows: Any) -> Any:
+    """Returns a DStream as it is; None for an RDD."""
+    return rows if type(rows).__name__.endswith("DStream") else None
 
 
 def run(  # noqa: PLR0913, PLR0917 - theirs

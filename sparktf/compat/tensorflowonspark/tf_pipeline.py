@@ -97,8 +97,12 @@ class TFEstimator(
             driver_ps_nodes=self.getOrDefault("driver_ps_nodes"),
         )
         columns = sorted(self.getOrDefault("input_mapping"))
-        cluster.train(dataset.select(*map(quoted, columns)).rdd, self.getOrDefault("epochs"))
-        cluster.shutdown(grace_secs=self.getOrDefault("grace_secs"))
+        try:
+            cluster.train(dataset.select(*map(quoted, columns)).rdd, self.getOrDefault("epochs"))
+            cluster.shutdown(grace_secs=self.getOrDefault("grace_secs"))
+        except BaseException:
+            cluster.abandon()
+            raise
         return self._copyValues(TFModel(self.args))
 
 

@@ -23,6 +23,9 @@ from sparktf.wire.guest import Deal, DealRequest, GuestNode, GuestPlace
 ATTEMPT = 1
 """There is only one: a failure ends a program."""
 
+LIMITS = "spark.sparktf.timeouts."
+"""Beginning of the settings of Spark that are a program's time limits, which has no configuration."""
+
 SERVES = "serving"
 """Phase of a node whose function is within a server's `join()`, which never returns."""
 
@@ -61,7 +64,7 @@ class Functions(Crew):
         since = Since(self._started_s, now.s)
         unfinished = [trainer for trainer in trainers if trainer.finished is None]  # others are no cause of anything
         for late in missed(unfinished, told, now, since, self._timeouts, ()):
-            record = loss(late.trainer, late.what, now.wall_s - (now.s - late.since_s))
+            record = loss(late.trainer, _with_setting(late.what), now.wall_s - (now.s - late.since_s))
             self._failures.note(Failure(record, now.s, is_silence=True, heard_s=late.trainer.heard_s))
         outcome = decide(trainers, told, now.s, self._timeouts.heartbeat, done=self.is_done)
         if outcome is Outcome.FAILED and self.state is AttemptState.RUNNING:
@@ -127,3 +130,9 @@ class Functions(Crew):
                 place = GuestPlace(number=number, host=trainer.host, jvm=trainer.jvm, data=trainer.ready.data)
                 found.append(place)
         return tuple(sorted(found, key=lambda place: place.number))
+
+
+def _with_setting(what: str) -> str:
+    """Returns why a node is late, with the setting that gives it more time."""
+    named = what.replace("timeouts.", LIMITS)
+    return named if named != what else f"{what} ({LIMITS}heartbeat)"

@@ -4,7 +4,7 @@ put       do_put       rows; the call returns when all of them were taken, or no
 answer    do_exchange  rows, then their number; the results are returned in order, while rows still come
 end       action       no more rows come: `take` returns none from then on
 
-A call is named "put" or "answer", with a `GuestCall` after a space.
+A call is named "put" or "answer", with a `GuestCall` after a space; that of "end" is its body.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pydantic import ValidationError
 
 from sparktf.errors import ModelError
 from sparktf.feed.channel.any_rows import UnfitRowsError, rows_to_batch, rows_together
-from sparktf.feed.channel.guest_queue import BroughtRows, GuestQueue
+from sparktf.feed.channel.brought_rows import BroughtRows
+from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.feed.channel.server import ChannelServer
 from sparktf.wire.data import SplitEnd
 from sparktf.wire.guest import GuestCall
@@ -52,7 +53,7 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         """Ends the feed."""
         if action.type != END:
             raise flight.FlightUnauthorizedError(f"unknown action {action.type[:80]!r}")
-        self._queue.end()
+        self._queue.end(_header(action.body.to_pybytes()).feed_timeout_s)
         yield flight.Result(b"")
 
     def do_put(
@@ -121,11 +122,15 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
 
 def _stream(descriptor: flight.FlightDescriptor, *, wants_answers: bool) -> BroughtRows:
     """Returns the rows of a call, which are to come."""
+    call = _header(descriptor.command.partition(b" ")[2])
+    return BroughtRows(wants_answers, call.partition, call.feed_timeout_s)
+
+
+def _header(text: bytes) -> GuestCall:
     try:
-        call = GuestCall.model_validate_json(descriptor.command.partition(b" ")[2] or b"{}")
+        return GuestCall.model_validate_json(text or b"{}")
     except ValidationError:
         raise flight.FlightUnauthorizedError("malformed call") from None
-    return BroughtRows(wants_answers, call.partition, call.feed_timeout_s)
 
 
 @contextmanager

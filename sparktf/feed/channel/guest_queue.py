@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -15,82 +14,11 @@ import pyarrow as pa
 from sparktf.clock import Clock, ListeningClock, SystemClock
 from sparktf.errors import ModelError, SparkTFError
 from sparktf.feed.channel.any_rows import batch_to_rows, estimated_nbytes
-from sparktf.told import count_in_words
+from sparktf.feed.channel.brought_rows import BroughtRows, Hands
 
-MOST_ANSWERS, MOST_ANSWERS_NBYTES = 64 * 1024, 64 << 20
-"""Upper bounds of unsent results: beyond them the function waits."""
 _LOOK_S = 0.5
 _ONE_EACH = "batch_results() needs one result for each row of each batch, also of the shorter one at a partition's end"
-
-
-@dataclass(slots=True)
-class BroughtRows:
-    """Rows that one call brings."""
-
-    wants_answers: bool = False  # Whether each row has a result, which is sent back
-    partition: int | None = None  # Of the RDD; None if unknown
-    limit_s: float = math.inf  # `feed_timeout`: for the function to take rows, or give results
-    rows: int = 0  # Number of rows so far
-    left: int = 0  # Number of rows that are not taken yet; `owed` counts taken rows without a result
-    owed: int = 0
-    given: int = 0  # Number of results so far
-    has_ended: bool = False  # Whether no more rows come
-    answers: list[Any] = field(default_factory=list)  # Results to be sent, and about how many bytes they have
-    answers_nbytes: int = 0
-    is_gone: bool = False  # Whether the caller has gone: further results are dropped
-    since_s: float = 0.0  # When it began to wait for the function, if it does
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether all results are given."""
-        return self.has_ended and not self.left and not self.owed
-
-    @property
-    def has_many(self) -> bool:
-        """Whether the function is to wait until its results are sent."""
-        return len(self.answers) >= MOST_ANSWERS or self.answers_nbytes >= MOST_ANSWERS_NBYTES
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the caller lacks results of rows that have come."""
-        return self.wants_answers and not self.is_gone and self.given < self.rows
-
-    @property
-    def waits(self) -> bool:
-        """Whether it is the function's turn: to take rows, or to give results."""
-        return bool(self.left or self.owed)
-
-    def due_in_s(self, moved_s: float, now_s: float) -> float:
-        """Returns the seconds that the function has left; `moved_s`: when it last took rows or gave results."""
-        return self.limit_s - (now_s - max(moved_s, self.since_s)) if self.waits else math.inf
-
-    @property
-    def in_words(self) -> str:
-        """The rows and results, for people."""
-        place = "a partition" if self.partition is None else f"partition {self.partition}"
-        rows = f"the {'' if self.has_ended else 'first '}{count_in_words(self.rows, 'row')} of {place}"
-        if self.wants_answers:
-            return f"{count_in_words(self.given, 'result')} for {rows}"
-        return f"{self.rows - self.left:,} of {rows}"
-
-
-@dataclass(slots=True)
-class Hands:
-    """The threads of a function that have taken rows, and those that have given results."""
-
-    takers: set[int] = field(default_factory=set)
-    givers: set[int] = field(default_factory=set)
-
-    def leaves_out(self, thread: int, *, others: bool) -> bool:
-        """Whether results that are missing when a thread asks for the next rows will never come.
-
-        They may where another thread gives them, which may not have begun to.
-
-        Args:
-            others: Whether the function has threads that have neither taken nor given.
-        """
-        alone = self.takers | self.givers == {thread}
-        return alone and (bool(self.givers) or not others)
+_END = "a function takes rows until should_stop(), or calls terminate(), or returns"
 
 
 class GuestQueue:
@@ -100,7 +28,7 @@ class GuestQueue:
     that of another stream's row. A function that leaves a row out has failed, and all calls raise that.
 
     Attributes:
-        is_over: Whether the end has come, and all rows before it were taken.
+        is_over: Whether the end has come, and all rows before it were taken; or the function has failed.
         function: The function and its node, for people.
         others: Says whether the function has threads that have neither taken rows nor given results.
         failed: Called on a thread of its own if the function fails without noticing: it is late, for example.
@@ -126,7 +54,8 @@ class GuestQueue:
         self._hands = Hands()
         self._held_up = 0  # Threads of the function that wait for others: for rows, or for room
         self._moved_s = self._clock.now_s()
-        self._ended = self._terminated = False
+        self._ended = self._terminated = self._was_fed = False
+        self._ended_s = 0.0
         self._failure: ModelError | None = None
         self.is_over = False
         self.function = "the function"
@@ -200,6 +129,7 @@ class GuestQueue:
             self._moved_s = self._clock.now_s()
             if self._stream is not None:
                 self._stream.left -= count
+                self._stream.taken += count
                 self._stream.owed += count if self._stream.wants_answers else 0
                 if not self._stream.left:
                     self._changed.notify_all()
@@ -278,13 +208,16 @@ class GuestQueue:
         nbytes = 0 if batch is None else batch.nbytes
         with self._changed:
             stream.rows += 0 if batch is None else batch.num_rows
+            self._was_fed = True
+            if not stream.waits:
+                stream.since_s = self._clock.now_s()
             while self._nbytes and self._nbytes + nbytes > self._most_nbytes and not self._terminated:
+                stream.lacks_room = True
                 self._wait(stream)
+            stream.lacks_room = False
             if self._terminated:
                 return
             if batch is not None:
-                if not stream.waits:
-                    stream.since_s = self._clock.now_s()
                 stream.left += batch.num_rows
                 self._nbytes += nbytes
             self._waiting.append((batch, stream))
@@ -350,19 +283,34 @@ class GuestQueue:
             stream.is_gone, stream.answers = True, []
             self._changed.notify_all()
 
-    def end(self) -> None:
-        """Marks the end of all rows."""
+    def end(self, limit_s: float = math.inf) -> None:
+        """Marks the end of all rows; a function to which any were brought comes to it in time, or is late."""
         with self._changed:
             self._ended = True
+            self._ended_s = self._clock.now_s()
             self._changed.notify_all()
+        if limit_s < math.inf:
+            self._clock.every("end", 2 * _LOOK_S, lambda: self._awaits_end(limit_s))
+
+    def _awaits_end(self, limit_s: float) -> bool:
+        """Whether the function has yet to come to the end of its rows; one that is late has failed."""
+        with self._changed:
+            if not self._was_fed or self.is_over or self._terminated or self._failure is not None:
+                return False
+            if self._held_up or self._clock.now_s() - max(self._moved_s, self._ended_s) <= limit_s:
+                return True
+            error = self._fail(f"has not asked for more rows within {limit_s:g} s (feed_timeout) of their end: {_END}")
+        self.failed(error)
+        return False
 
     def _wait(self, stream: BroughtRows) -> None:
         """Waits for the function, as long as it may take. The lock is held."""
         self._check()
         if not self._held_up and stream.due_in_s(self._moved_s, self._clock.now_s()) <= 0:
             limit, done = f"within {stream.limit_s:g} s (feed_timeout)", stream.in_words
-            verb = "has given" if stream.wants_answers else "has taken"
-            raise self.fail(f"{verb} {done}, and has neither taken rows nor given results {limit}")
+            if stream.wants_answers:
+                raise self.fail(f"has given {done}, and has neither taken rows nor given results {limit}")
+            raise self.fail(f"has taken {done}, and none {limit}")
         self._clock.wait(self._changed, _LOOK_S)
 
     def fail(self, what: str) -> ModelError:
@@ -379,5 +327,6 @@ class GuestQueue:
     def _fail(self, what: str) -> ModelError:
         """Returns the function's failure, which all calls raise from now on."""
         self._failure = ModelError(f"{self.function} {what}")
+        self.is_over = True  # the loop of a function that catches everything ends, too
         self._changed.notify_all()
         return self._failure

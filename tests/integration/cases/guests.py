@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import date
@@ -59,6 +60,9 @@ def feeding(spark: SparkSession, folder: str) -> DataFrame:
         spark.sparkContext, noted, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
     )
     cluster.train(uneven(spark), 2)
+    assert cluster.nodeRDD.collect() == [0, 1]
+    assert cluster.cluster_meta["cluster_template"] == {"chief": [0], "worker": [1]}
+    assert cluster.defaultFS == "file://"
     cluster.shutdown()
     return spark.createDataFrame([(json.dumps(cluster.cluster_info),)], "told string")
 
@@ -126,30 +130,26 @@ def trained(args: dict[str, Any], ctx: Any) -> None:
 
 
 def synchronous(spark: SparkSession, folder: str) -> DataFrame:
-    """Trains synchronously on partitions of different sizes: all workers make as many steps.
+    """Trains synchronously on partitions of different sizes, of an interval of a stream: workers make as many steps.
 
-    Returns what is said before to rows that come in a stream of Spark's old kind, and to one that cannot be encoded;
-    the cluster goes on.
+    Returns what is said before to a row that cannot be encoded; the cluster goes on.
     """
     streams: Any = StreamingContext(spark.sparkContext, 1)
+    rows, fed = streams.queueStream([uneven(spark)]), threading.Event()
     cluster = TFCluster.run(
         spark.sparkContext, trained, {"folder": folder}, 2, 0, input_mode=TFCluster.InputMode.SPARK, master_node="chief"
     )
-    calls: list[Callable[[], Any]] = [
-        lambda: cluster.train(streams.textFileStream(folder)),
-        lambda: cluster.inference(streams.textFileStream(folder).map(str)),
-        lambda: cluster.shutdown(streams),
-        lambda: cluster.train(spark.sparkContext.parallelize([(1, "a"), (2, {"at": Path("b")})], 1)),
-    ]
-    said: list[tuple[str]] = []
-    for call in calls:
-        try:
-            call()
-        except SparkTFError as error:
-            said.append((str(error),))
-    cluster.train(uneven(spark), 1)
-    cluster.shutdown(grace_secs=1)
-    return spark.createDataFrame(said, "said string")
+    said = ""
+    try:
+        cluster.train(spark.sparkContext.parallelize([(1, "a"), (2, {"at": Path("b")})], 1), 1)
+    except SparkTFError as error:
+        said = str(error)
+    cluster.train(rows)
+    rows.foreachRDD(lambda _: fed.set())  # after the rows of the same interval were fed
+    streams.start()
+    threading.Thread(target=lambda: fed.wait() and streams.stop(stopSparkContext=False)).start()
+    cluster.shutdown(streams, grace_secs=1)
+    return spark.createDataFrame([(said,)], "said string")
 
 
 def squared(args: list[str], ctx: Any) -> None:
@@ -228,6 +228,8 @@ def servers(spark: SparkSession, folder: str) -> DataFrame:
 def leaving(args: dict[str, str], ctx: Any) -> None:
     """Answers full batches, and leaves as it is told to where rows are left over."""
     feed = ctx.get_data_feed(train_mode=False)
+    if args["how"] == "takes nothing":
+        time.sleep(1e6)
     while not feed.should_stop():
         batch = feed.next_batch(10)
         if len(batch) == 10:
@@ -267,6 +269,9 @@ def ends(spark: SparkSession) -> DataFrame:
             "late": found.collect,
         }
         said += [(how, name, said_of(call)) for name, call in calls.items()]
+    cluster = TFCluster.run(context, leaving, {"how": "takes nothing"}, 1, 0, input_mode=SPARK)
+    said.append(("takes nothing", "train", said_of(lambda: cluster.train(rows, feed_timeout=1))))
+    said.append(("takes nothing", "shutdown", said_of(cluster.shutdown)))
     return spark.createDataFrame(said, "how string, call string, said string")
 
 

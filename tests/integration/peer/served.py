@@ -22,7 +22,9 @@ def main_fun(args: Any, ctx: Any) -> None:
     jobs = {job: len(addresses) for job, addresses in config["cluster"].items()}
     who = {"task": config["task"], "jobs": jobs, "workers": ctx.num_workers, "number": ctx.executor_id}
     told.write_text(json.dumps(who))
+    assert ctx.tmp_socket.getsockname()[1] == int(ctx.cluster_spec[ctx.job_name][ctx.task_index].rpartition(":")[2])
     ctx.release_port()
+    assert ctx.tmp_socket is None
     resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
     if ctx.job_name in ("worker", "ps"):
         server = tf.distribute.Server(resolver.cluster_spec(), ctx.job_name, ctx.task_index, protocol="grpc")
