@@ -139,7 +139,8 @@ def _ready(value: Any) -> Any:
         return {key: _ready(item) for key, item in value.items()}
     marked = marked_type(kind)
     if marked is None:
-        raise UnfitValueError(f"a value of type {kind.__module__}.{kind.__qualname__}")
+        hint = " (its .numpy() goes)" if hasattr(value, "numpy") else ""
+        raise UnfitValueError(f"a value of type {kind.__module__}.{kind.__qualname__}{hint}")
     head = None if marked.head is None else _ready(marked.head(value))
     parts = marked.parts(value)
     ready = parts if _PLAIN.issuperset(map(type, parts)) else map(_ready, parts)
