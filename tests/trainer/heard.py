@@ -54,7 +54,9 @@ def refused(params: Mapping[str, Any]) -> Any:
         "schedule": lambda: [callbacks.LearningRateScheduler(lambda epoch, rate: rate)],
         "plateau": lambda: [callbacks.ReduceLROnPlateau()],
         "restores": lambda: [callbacks.EarlyStopping(restore_best_weights=True)],
-        "batches": lambda: [callbacks.ModelCheckpoint("best.keras")],
+        "batches": lambda: [callbacks.ProgbarLogger()],
+        "checkpoints": lambda: [callbacks.ModelCheckpoint("best.keras")],
+        "board": lambda: [callbacks.TensorBoard(os.devnull)],
         "accepted": lambda: [callbacks.EarlyStopping(), callbacks.CSVLogger(os.devnull)],
     }
     return made[params["what"]]()

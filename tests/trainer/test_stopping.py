@@ -275,7 +275,12 @@ def test_a_lower_learning_rate_is_in_force_at_once_and_after_a_resume_and_callba
         ("schedule", ""),
         ("plateau", "ReduceLROnPlateau changes the training; use instead: train.reduce_lr_on_plateau"),
         ("restores", "EarlyStopping restores the best weights; use instead: train.keep: best"),
-        ("batches", "ModelCheckpoint has on_train_batch_end, which is never called"),
+        ("batches", "ProgbarLogger has on_train_batch_end, which is never called"),
+        (
+            "checkpoints",
+            "ModelCheckpoint is called for batches, and callbacks are called for epochs only: leave it out",
+        ),
+        ("board", "leave it out, the run writes its metrics to the folder tensorboard"),
         ("accepted", ""),
     ],
 )

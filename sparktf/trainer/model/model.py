@@ -175,7 +175,8 @@ class UserModel:
             self.model._compile_loss(self.layout.y(rows), y_pred, self.layout.sample_weight(rows))
         if self._measures and self.flavour == "keras":
             self.measure(rows, y_pred)
-        elif self._measures:  # outside of a replica its metrics can be made, but not be added to
+        # Outside of a replica tf_keras's can be made, but not be added to; and once: a function is traced twice.
+        elif self._measures and not self.model.compiled_metrics.built:
             self.model.compiled_metrics.build(y_pred, self.layout.y(rows))
 
     def compute_loss(self, rows: Tensors, y_pred: Any, *, training: bool) -> Any:

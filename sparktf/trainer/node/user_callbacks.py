@@ -25,6 +25,12 @@ _INSTEAD = {
 }
 """Keras's callbacks that change the training -> what to use instead."""
 
+_DONE_HERE = {
+    "ModelCheckpoint": "train.keep: best keeps the best weights, and the run has checkpoints of its own",
+    "TensorBoard": "the run writes its metrics to the folder tensorboard beside its result",
+}
+"""Keras's callbacks that would need each batch -> what the run does by itself."""
+
 
 class UserCallbacks:
     """The callbacks that the configured function returns; on the leader."""
@@ -98,6 +104,11 @@ def _check(callback: Any) -> None:
     for cls in mro:
         if cls.__name__ in _INSTEAD:
             raise ModelContractError(f"{_KEY}: {name} changes the training; use instead: {_INSTEAD[cls.__name__]}")
+        if cls.__name__ in _DONE_HERE:
+            raise ModelContractError(
+                f"{_KEY}: {name} is called for batches, and callbacks are called for epochs only: leave it out, "
+                f"{_DONE_HERE[cls.__name__]}"
+            )
     if getattr(callback, "restore_best_weights", False):
         raise ModelContractError(f"{_KEY}: {name} restores the best weights; use instead: train.keep: best")
     for method in _NEVER_CALLED:
