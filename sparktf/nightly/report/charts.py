@@ -26,7 +26,7 @@ _OF_FINDING = {"good": GOOD, TOLERATED: WARN, "worse": BAD, "undecided": WARN, "
 
 _BAR_IN, _AXIS_IN = 0.32, 0.78
 
-_LETTER, _HANDLE, _BESIDE = 6.6, 5, 6
+_LETTER, _HANDLE, _BESIDE = 6.6, 6, 6
 """Of a legend: the width of a letter in units; letters that a mark takes, and the labels beside the axes."""
 
 _COURSE = 8
@@ -66,7 +66,7 @@ def losses(pen: Pen, attempts: Sequence[SeenAttempt], metrics: Sequence[MetricsS
     for steps, values in lines:
         axes.plot(steps, values, color=NOW, linewidth=0.8, alpha=0.55, marker="." if len(steps) < _COURSE else None)
     names = {"training": (NOW, "-")} if lines else {}
-    for stream, name, colour in (("train", "epoch means", NOW), ("validation", "validation", THEN)):
+    for stream, name, colour in (("train", "epoch mean", NOW), ("validation", "validation", THEN)):
         if epochs[stream][0]:
             axes.plot(*epochs[stream], "o", color=colour, markersize=6, markeredgecolor=CARD, markeredgewidth=0.8)
             names[name] = (colour, "o")

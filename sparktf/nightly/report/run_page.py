@@ -216,7 +216,12 @@ def _learning(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
         "figures": figures,
         "more": f"{len(names) - _METRICS} more metrics are in the table alone." if len(names) > _METRICS else "",
         "table": table(
-            "Last metrics", [TableColumn("metric", "at the end"), *(TableColumn(s, s, "n") for s in metrics)], rows
+            "Last metrics",
+            [
+                TableColumn("metric", "so far" if run.result is None else "at the end"),
+                *(TableColumn(s, s, "n") for s in metrics),
+            ],
+            rows,
         ),
     }
 
