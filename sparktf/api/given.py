@@ -80,7 +80,7 @@ def data_section_of(called: str, value: Any) -> Settings | None:
 def _is_of_pandas(value: Any) -> bool:
     """Whether a value is a DataFrame of pandas', without importing it."""
     kind = type(value)
-    return any(cls.__name__ == "DataFrame" and cls.__module__.startswith("pandas.") for cls in kind.__mro__)
+    return any(cls.__name__ == "DataFrame" and cls.__module__.partition(".")[0] == "pandas" for cls in kind.__mro__)
 
 
 def _plain(table: pa.Table) -> pa.Table:

@@ -27,11 +27,11 @@ class HistoryTable(pd.DataFrame):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         """Returns the table as text, with four digits of each metric."""
-        return str(self.to_string(index=False, formatters=self._formatters()))
+        return str(self.to_string(index=False, na_rep="", formatters=self._formatters()))
 
     def _repr_html_(self) -> str:
         """Returns the table as a notebook shows it."""
-        return str(self.to_html(index=False, border=0, formatters=self._formatters()))
+        return str(self.to_html(index=False, border=0, na_rep="", formatters=self._formatters()))
 
     def _formatters(self) -> dict[str, Any]:
         return {name: "{:,.0f}".format if name in _BESIDE else in_digits for name in self.columns}

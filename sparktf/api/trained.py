@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
+from sparktf.api.edge import with_short_traceback
+from sparktf.api.given import frame_of
 from sparktf.config.job import JobConfig
 from sparktf.console.console import ending_of
-from sparktf.errors import ModelContractError, StorageNotFoundError
+from sparktf.errors import ConfigError, ModelContractError, StorageNotFoundError
 from sparktf.keras_file import read_keras_file, strangers
+from sparktf.predict.evaluated import evaluate_model
 from sparktf.predict.loaded import load_model
 from sparktf.results.events import MetricsSeen, read_events
 from sparktf.results.result import RunResult
@@ -118,6 +121,34 @@ class TrainedRun(RunResult):
         """Returns a chart of each metric over the epochs, of the training and the held-out rows; notebooks show it."""
         return HistoryChart(self.history, f"{self.name} / {self.run_id}")
 
+    @with_short_traceback
+    def evaluate(self, data: Any) -> dict[str, float]:
+        """Returns `loss` and the compiled metrics over all rows, as Keras's `evaluate(..., return_dict=True)`.
+
+        A process on the driver's host has the model, and Spark computes the rows, which are not kept.
+
+        Args:
+            data: A DataFrame of Spark's or pandas', or an Arrow table, with the columns of training.
+
+        Raises:
+            ColumnError: a column that training used is missing.
+            BadValueError: a value is not as in training.
+            EmptySourceError: there is no row.
+            ModelContractError: it is the result of a `train(node)`, or of another program.
+            StorageError: the model cannot be read.
+        """
+        if self._config is None or not self.model:
+            raise ModelContractError("evaluate needs the result of a train() of this program that has exported a model")
+        spark = SparkSession.getActiveSession()
+        frame = data if isinstance(data, DataFrame) or spark is None else frame_of(spark, data)
+        if not isinstance(frame, DataFrame):
+            raise ConfigError(f"evaluate takes a DataFrame of Spark's or pandas', not a {type(data).__name__}")
+        return evaluate_model(frame, self._config, self._rundir, str(self.model), self._open())
+
+    @property
+    def _rundir(self) -> RunDirectory:
+        return RunDirectory(self.path.rsplit("/", 2)[0], self.name, self.run_id)
+
     def keras_model(
         self, custom_objects: Mapping[str, Any] | None = None, build: Callable[[], Any] | None = None
     ) -> Any:
@@ -152,7 +183,7 @@ class TrainedRun(RunResult):
     def _metrics(self) -> list[MetricsSeen]:
         """Returns the reported metrics by time: an epoch that was repeated comes twice."""
         storage = self._open()
-        events = RunDirectory(self.path.rsplit("/", 2)[0], self.name, self.run_id).events
+        events = self._rundir.events
         try:
             segments = [entry.path for entry in storage.list(events) if entry.path.endswith(".jsonl")]
         except StorageNotFoundError:

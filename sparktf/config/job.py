@@ -157,6 +157,17 @@ class JobConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _class_weights_are_of_one_target(self) -> Self:
+        if self.train.class_weight and len(self.data.targets) > 1:
+            raise ValueError("train.class_weight is for a model with one output: weight the rows by data.sample_weight")
+        if self.train.class_weight and self.data.sample_weight is not None:
+            raise ValueError(
+                "train.class_weight and data.sample_weight both weight the rows: multiply them in one column, and "
+                "leave class_weight out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _best_is_known(self) -> Self:
         if self.train.keep == "best" and self.data.validation is None:
             raise ValueError("train.keep: best needs validation metrics to compare epochs by: give data.validation")

@@ -83,6 +83,11 @@ class TrainConfig(Section):
         description="`module:function`, called as `function(params)`, that returns Keras callbacks. The chief tells "
         "them of each epoch ([stopping.md](../nights/stopping.md)).",
     )
+    class_weight: dict[int, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default={},
+        description="Class of the only target -> weight of the loss of its rows in training, as in Keras's `fit`; "
+        "classes that are not named weigh 1. The metrics of held-out rows are not weighted.",
+    )
     deadline: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
         default=None,
         description="When the model has to be published: a time of day with its time zone, `06:00 Europe/Berlin`; the "
@@ -170,4 +175,5 @@ class TrainConfig(Section):
         times = [f"train.{key}" for key in ("deadline", "max_seconds") if getattr(self, key) is not None]
         callbacks = () if self.callbacks is None else ("train.callbacks",)
         init = () if self.init_from is None else ("train.init_from",)
-        return (*best, *self.watched(), *callbacks, *times, *init)
+        weights = ("train.class_weight",) if self.class_weight else ()
+        return (*best, *self.watched(), *callbacks, *times, *init, *weights)

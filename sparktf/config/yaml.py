@@ -136,9 +136,11 @@ def flow_yaml(value: Any) -> str:
     Text in which YAML would break a line is text alone: no numbers stand beside it.
     """
     options: dict[str, Any] = {"sort_keys": False, "default_flow_style": True, "width": math.inf}
-    shown = str(yaml.dump(value, Dumper=_Dumper, allow_unicode=True, **options)).removesuffix("...\n").strip()
+    shown = (
+        str(yaml.dump(value, Dumper=_Dumper, allow_unicode=True, **options)).removesuffix("...\n").removesuffix("\n")
+    )
     if len(shown.splitlines()) > 1:
-        return str(yaml.dump(value, Dumper=_Dumper, default_style='"', **options)).strip()
+        return str(yaml.dump(value, Dumper=_Dumper, default_style='"', **options)).removesuffix("\n")
     return shown
 
 

@@ -8,18 +8,17 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from sparktf.config.section import Switch
-from sparktf.executor.rendezvous import forget, meet
 from sparktf.knobs import KNOBS
+from sparktf.process.fork_server import ForkServer
 from sparktf.process.module_search import find_module
+from sparktf.process.rendezvous import forget, meet
 
-_MESSAGE_NBYTES = 4096
 _LOG_NBYTES = 2000
 _GPUS = ("nvidia[0-9]*", "kfd")
 _SOME_NEED = ("tf_keras",)
@@ -27,47 +26,7 @@ _READ_BY_IMPORTS = ("CUDA", "GRPC_", "HOME", "KERAS_", "LD_", "MALLOC_", "NVIDIA
 """Prefixes of environment variables that are read when TensorFlow is imported."""
 
 
-class ForkedProcess:
-    """A trainer forked by the nursery, with the needed part of `subprocess.Popen`'s interface.
-
-    Attributes:
-        parent: The nursery's process, with which it ends.
-    """
-
-    def __init__(self, pid: int, parent: int, stdin: IO[bytes], nursery: Nursery) -> None:
-        self.pid = pid
-        self.parent = parent
-        self.stdin: IO[bytes] | None = stdin
-        self._nursery = nursery
-        self._code: int | None = None
-
-    def poll(self) -> int | None:
-        if self._code is None:
-            self._code = self._nursery.exit_code(self.pid, wait_s=0.0)
-        return self._code
-
-    def wait(self) -> int:
-        """Waits for a process that has ended or was killed; returns its exit code."""
-        if self._code is None:
-            self._code = self._nursery.exit_code(self.pid, wait_s=KNOBS.nursery_answer_s)
-        if self._code is None:
-            self._code = -signal.SIGKILL  # the nursery, which alone knows the code, is frozen
-        return self._code
-
-    def send_signal(self, number: int) -> None:
-        """Sends a signal if the process has not ended."""
-        if self.poll() is None:
-            with suppress(ProcessLookupError):  # the message of its end is on its way
-                os.kill(self.pid, number)
-
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
-
-class Nursery:
+class Nursery(ForkServer):
     """A process that imports the modules that trainers share, and forks trainers for all agents of an executor.
 
     The first agent starts it, on local[n] the driver; the others find its socket. It lives while an agent is connected,
@@ -90,9 +49,6 @@ class Nursery:
         """
         self._log = base / "nursery.log"
         self._pid: int | None = None
-        self._ready = self._dead = False
-        self._asked = 0
-        self._codes: dict[int, int] = {}
         self._place = (shared or base) / f"nursery-{_key(environment, also)}"
 
         def begin(listening: socket.socket) -> None:
@@ -100,7 +56,7 @@ class Nursery:
                 arguments = (str(os.getpid()), str(self._place), *also)
                 self._pid = self._start(listening, log, environment, arguments)
 
-        self._socket = meet(self._place, begin)
+        super().__init__(meet(self._place, begin))
 
     def _start(
         self, listening: socket.socket, log: IO[bytes], environment: Mapping[str, str], arguments: Sequence[str]
@@ -115,89 +71,11 @@ class Nursery:
         """Whether this agent has started it."""
         return self._pid is not None
 
-    def is_importing(self) -> bool:
-        """Whether it runs, and cannot fork yet."""
-        if not self._ready:
-            self._hear(0.0)
-        return not self._ready and not self._dead
-
-    def has_ended(self) -> bool:
-        """Whether it died when it could already fork; one that died while importing would do so again."""
-        while self._hear(0.0):
-            pass
-        return self._ready and self._dead
-
-    def fork(self, environment: Mapping[str, str], log: IO[bytes]) -> ForkedProcess:
-        """Forks a trainer.
-
-        Args:
-            environment: The trainer's environment, with `PYTHONPATH` and its own folder as `TMPDIR`.
-            log: File for the trainer's output.
-
-        Raises:
-            OSError: it cannot fork now, or has died; if it is only late, it may fork the next trainer.
-        """
-        if self.is_importing():
-            raise OSError("it has not finished importing")
-        reading, writing = os.pipe()
-        stdin = os.fdopen(writing, "wb")
-        try:
-            answer = self._ask(environment, reading, log)
-            if "refused" in answer:
-                raise OSError(f"it cannot fork: {answer['refused']}")
-        except BaseException:
-            stdin.close()  # a trainer that is forked too late finds its input closed, and ends
-            raise
-        finally:
-            os.close(reading)
-        return ForkedProcess(answer["pid"], answer["parent"], stdin, self)
-
-    def _ask(self, environment: Mapping[str, str], reading: int, log: IO[bytes]) -> dict[str, Any]:
-        with tempfile.TemporaryFile() as said, suppress(OSError):  # its death is noticed below
-            said.write(json.dumps(dict(environment)).encode())  # on YARN, it may be larger than a message
-            said.seek(0)
-            self._asked += 1
-            socket.send_fds(self._socket, [str(self._asked).encode()], [reading, log.fileno(), said.fileno()])
-        while answer := self._hear(KNOBS.nursery_answer_s):
-            if answer.get("asked") == self._asked:
-                return answer
-        if not self._dead:
-            raise OSError(f"it did not answer within {KNOBS.nursery_answer_s:g} s")
-        raise self._ended()
-
-    def exit_code(self, pid: int, wait_s: float) -> int | None:
-        """Returns a trainer's exit code, once; None while the trainer runs. Waits up to `wait_s` for a message."""
-        while pid not in self._codes and self._hear(wait_s):
-            pass
-        return self._codes.pop(pid, -signal.SIGKILL if self._dead else None)
-
-    def _hear(self, wait_s: float) -> dict[str, Any]:
-        """Returns the next message; an empty one if none comes in time, or it is dead."""
-        if self._dead:
-            return {}
-        self._socket.settimeout(wait_s)
-        try:
-            said = self._socket.recv(_MESSAGE_NBYTES)
-        except (BlockingIOError, TimeoutError):
-            return {}
-        except OSError:
-            said = b""
-        if not said:
-            self._dead = True
-            return {}
-        self._ready = True
-        found: dict[str, Any] = json.loads(said)
-        if "pid" in found:  # the kernel may reuse a pid whose exit code nobody has fetched
-            self._codes.pop(found["pid"], None)
-        if "exited" in found:
-            self._codes[found["exited"]] = found["code"]
-        return found
-
     def _ended(self) -> OSError:
         """Returns an error that describes the process's end."""
-        self._socket.close()
+        died = super()._ended()
         if self._pid is None:
-            return OSError("it died")
+            return died
         code = self._kill(self._pid)
         said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip().splitlines()
         return OSError(f"it died with exit code {code}" + (f": {said[-1]}" if said else ""))

@@ -19,11 +19,11 @@ from pathlib import Path
 from sparktf.clock import ListeningClock, SystemClock
 from sparktf.errors import NodeLostError
 from sparktf.executor.identity import executor_identity
-from sparktf.executor.rendezvous import meet
 from sparktf.executor.trainer_process import trainer_environment
 from sparktf.feed.arrays.columns import Array
 from sparktf.feed.arrays.shared import hear, tell
 from sparktf.knobs import KNOBS
+from sparktf.process.rendezvous import meet
 from sparktf.wire.scored_model import BEAT, ScoredModel, error_of, settings_array
 
 _MODULE = "sparktf.trainer.scoring"

@@ -13,9 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-from sparktf.executor.forking import ForkedProcess, Nursery
+from sparktf.executor.forking import Nursery
 from sparktf.knobs import KNOBS
 from sparktf.log_noise import last_words
+from sparktf.process.fork_server import ForkedProcess
 from sparktf.rundir import trainer_name
 from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Bootstrap, TrainerExited
@@ -61,7 +62,7 @@ class TrainerProcess:
         if nursery is None:
             return None
         try:
-            return nursery.fork(trainer_environment(self._work), log)
+            return nursery.fork("sparktf.trainer", trainer_environment(self._work), log)
         except OSError as e:
             said = f"sparktf: the nursery cannot fork this trainer, so that it starts slowly: {e}\n"
             print(said, end="", file=sys.stderr)

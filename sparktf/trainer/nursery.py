@@ -2,8 +2,9 @@
 
 Importing takes most of a trainer's start. The first agent of an executor starts
 `python -m sparktf.trainer.nursery PARENT PLACE [MODULE...]`, with a socket that listens at PLACE as its standard input.
-Agents connect, and ask for each trainer with a message: a number, and the descriptors of the trainer's standard input,
-log and environment. They get its pid with that number, and later its exit code.
+Agents connect, and ask for each trainer with a message: a number, and the descriptors of its standard input, its log,
+and what it is: its module and environment. They get its pid with that number, and later its exit code. So does a
+trainer that tries its exported model, for a process that has imported nothing of the model's code.
 
 A fork copies only the thread that forks, so the nursery has a single thread, no gRPC channel, and no device.
 """
@@ -25,6 +26,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sparktf.process.fork_server import PLACE
 from sparktf.process.module_search import forget_folders
 from sparktf.process.prctl import die_with, outlive_parent
 from sparktf.process.resident import forget_libraries
@@ -37,7 +39,7 @@ _FOR_ONE_THREAD = {_BLAS_THREADS[0]: "1", "JE_ARROW_MALLOC_CONF": "background_th
 """Keeps NumPy and Arrow from starting threads when they are imported; removed in trainers."""
 
 _REQUEST_NBYTES = 1 << 12
-_NAME, _TRAINER = b"sparktf.trainer.nursery", b"sparktf.trainer"
+_NAME = "sparktf.trainer.nursery"
 
 
 def main() -> None:
@@ -71,6 +73,8 @@ class Agents:
     def __init__(self, listening: socket.socket, place: Path) -> None:
         self._listening = listening
         self._place = place
+        # One that is itself a fork may have imported the model's code: it forks trainers alone.
+        self._adds = {PLACE: str(place)} if __name__ == "__main__" else {}
         self._trainers: dict[socket.socket, set[int]] = {}
         self._has_forked = self._is_over = False
         self._woken, self._wakes = socket.socketpair()
@@ -142,8 +146,8 @@ class Agents:
                         _tell(agent, {"exited": end.si_pid, "code": code})
                 os.waitpid(end.si_pid, 0)
 
-    def _fork(self, agent: socket.socket, stdin: int, log: int, environment: int) -> dict[str, Any]:
-        """Forks a trainer; returns the answer to its agent."""
+    def _fork(self, agent: socket.socket, stdin: int, log: int, what: int) -> dict[str, Any]:
+        """Forks a process; returns the answer to who has asked for it."""
         threads = len(os.listdir("/proc/self/task"))
         if threads > 1:
             return {"refused": f"it has {threads} threads, and a fork would copy one"}
@@ -154,7 +158,7 @@ class Agents:
             return {"refused": str(e)}
         if not trainer:
             self._be_gone()
-            _become_trainer(stdin, log, environment)
+            _become_another(stdin, log, what, self._adds)
         self._trainers[agent].add(trainer)
         return {"pid": trainer, "parent": parent}
 
@@ -172,12 +176,13 @@ def _tell(agent: socket.socket, message: Mapping[str, Any]) -> None:
         agent.send(json.dumps(message).encode())
 
 
-def _become_trainer(stdin: int, log: int, environment: int) -> NoReturn:
-    """Turns this process into `python -m sparktf.trainer` with its environment, and runs it."""
+def _become_another(stdin: int, log: int, what: int, adds: Mapping[str, str]) -> NoReturn:
+    """Turns this process into `python -m` of a module, with its environment and more variables, and runs it."""
     code = 1
     try:
-        with os.fdopen(environment) as said:
-            names = json.load(said)
+        with os.fdopen(what) as said:
+            told = json.load(said)
+        module, names = told["module"], {**told["environment"], **adds}
         for target, file in ((0, stdin), (1, log), (2, log)):
             os.dup2(file, target)
         os.close(stdin)
@@ -187,24 +192,24 @@ def _become_trainer(stdin: int, log: int, environment: int) -> NoReturn:
         sys.path[:] = names["PYTHONPATH"].split(os.pathsep)
         tempfile.tempdir = None  # as the environment says
         forget_folders()
-        _be_called_trainer()
+        _be_called(module)
         _use_all_cores()
         _be_random()
-        importlib.import_module("sparktf.trainer.__main__").main()
+        importlib.import_module("sparktf.trainer.__main__" if module == "sparktf.trainer" else module).main()
     except BaseException:  # noqa: BLE001 - the process's edge
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
-def _be_called_trainer() -> None:
-    """Makes `ps` show `python -P -m sparktf.trainer`: the kernel reads the command line from the process's memory."""
+def _be_called(module: str) -> None:
+    """Makes `ps` show `python -P -m` of a module: the kernel reads the command line from the process's memory."""
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begin, end = int(fields[45]), int(fields[46])
     line = ctypes.string_at(begin, end - begin)
-    if _NAME in line:
-        name = line[: line.index(_NAME)] + _TRAINER
-        ctypes.memmove(begin, name.ljust(end - begin, b"\0"), end - begin)
+    if _NAME.encode() in line:
+        name = line[: line.index(_NAME.encode())] + module.encode()
+        ctypes.memmove(begin, name.ljust(end - begin, b"\0")[: end - begin], end - begin)
 
 
 def _use_all_cores() -> None:

@@ -1,8 +1,9 @@
 """A fresh process that loads an exported model as a reader does, without the code that built it.
 
-`python -m sparktf.trainer.reloaded PARENT REPORT FOLDER` loads the SavedModel, which must give the predictions
-stored beside it, and `model.keras`, if Keras can load that by itself. It writes its findings as JSON to REPORT.
-Standard input names packages that it must not import, and modules to import: `{"refused": [...], "imports": [...]}`.
+`python -m sparktf.trainer.reloaded` loads the SavedModel, which must give the predictions stored beside it, and
+`model.keras`, if Keras can load that by itself. Standard input says in JSON where: the `folder`, and the `report`, a
+file for its findings; the process with which it ends, `parent`; packages that it must not import, and modules to
+import: `refused` and `imports`.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class _Refused(importlib.abc.MetaPathFinder):
 
 
 def main() -> None:
-    parent, report, folder = sys.argv[1:]
-    if not die_with(int(parent)):
+    told = json.loads(sys.stdin.read() or "{}")
+    if not told or not die_with(told["parent"]):  # whoever has started it is gone
         return
-    told = json.load(sys.stdin)
+    folder, report = told["folder"], told["report"]
     sys.meta_path.insert(0, _Refused(told["refused"]))
     stored, left_out = Predictions.read(Path(folder)), ""
     error = _imported(told["imports"])

@@ -24,7 +24,7 @@ builder = SparkSession.builder.master("local[4]").config("spark.ui.enabled", "fa
 spark = builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
 numbers = spark.range(2000).select((f.col("id") % 7 / 7).alias("a"), (f.col("id") % 5 / 5).alias("b"))
 df = numbers.withColumn("y", 2 * f.col("a") - f.col("b") + 1)
-given = dict(inputs={"x": ["a", "b"]}, targets={"y": "y"}, batch_size=100)
+given = dict(inputs=["a", "b"], targets="y", batch_size=100)
 rate = 0.2
 """
 
@@ -35,6 +35,7 @@ def layer():
 def build(params, assets):
     if params.get("fails"):
         raise ValueError("no such model")
+    print("built at", rate)
     x = keras.Input((2,), name="x")
     model = keras.Model(x, layer()(x))
     model.compile(keras.optimizers.SGD(rate), "mse", metrics=["mae"])
@@ -42,16 +43,36 @@ def build(params, assets):
 """
 
 TRAIN = """
-result = train(spark, df, model=build, epochs=3, validation={"fraction": 0.25}, **given)
+callbacks = [
+    keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2 if epoch else rate),
+    keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: print("heard of", sorted(logs))),
+]
+settings = {"train": {"epochs": 9, "seed": 1}, "validation": {"fraction": 0.25}}
+result = train(spark, settings, df, model=build, epochs=3, callbacks=callbacks, **given)
 result.plot()
 """
+
+SHOWN = ("result", "result.history", "print(repr(result), result.history)")
 
 LOOK = """
 history = result.history
 assert list(history["epoch"]) == [1, 2, 3], history
-assert {"loss", "val_loss", "val_mae"} <= set(history.columns), history
+assert list(history.columns) == ["epoch", "step", "loss", "mae", "learning_rate", "val_loss", "val_mae"], history
+assert [round(rate, 6) for rate in history["learning_rate"]] == [0.2, 0.1, 0.05], history
+assert history["mae"].iloc[-1] < history["mae"].iloc[0]
 assert history["val_loss"].iloc[-1] < history["val_loss"].iloc[0]
-kernel = result.keras_model().get_weights()[0][:, 0]
+trained = result.keras_model()
+kernel = trained.get_weights()[0][:, 0]
+rows = df.toPandas()
+told = trained.evaluate(rows[["a", "b"]].to_numpy(), rows[["y"]].to_numpy(), verbose=0, return_dict=True)
+for data in (df, rows):
+    found = result.evaluate(data)
+    assert found.keys() == told.keys(), found
+    assert all(abs(found[name] - told[name]) < 1e-5 for name in told), (found, told)
+try:
+    result.evaluate(df.drop("a"))
+except LookupError as error:
+    assert "input inputs" in str(error), error
 first = result.model.transform(df).orderBy("a", "b").first()
 assert abs(float(first.prediction) - 1) < 0.5, first
 print("looked at", [round(float(w), 1) for w in kernel])
@@ -64,12 +85,21 @@ AGAIN = """
 with Cluster(spark, workers=2) as cluster:
     first = cluster.train(df, model=build, epochs=1, **given)
     rate = 0.01
-    second = cluster.train(df, model=build, epochs=1, **given)
-    third = cluster.train(df, model=lambda params, assets: build(params, assets), epochs=1, **given)
+    second = cluster.train(df, model=lambda params, assets: build(params, assets), epochs=1, **given)
+    third = cluster.train(df, model=build, init_from=first, epochs=1, **given)
+    rows["c"] = (rows["y"] > 1).astype(int)
+    x = keras.Input((2,), name="numbers")
+    compiled = keras.Model(x, keras.layers.Dense(2, "softmax")(x))
+    compiled.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    fourth = cluster.train(rows, model=compiled, class_weight={1: 0.0}, inputs=["a", "b"], targets="c", epochs=1)
 assert first.run_id != second.run_id
 assert len(first.attempts[0].nodes) == 2
 losses = [float(run.history["loss"].iloc[0]) for run in (first, second, third)]
-assert losses[0] < losses[1] and abs(losses[2] - losses[1]) < 0.2, losses
+assert losses[0] < losses[1] and losses[2] < losses[0], losses
+assert third.carried.optimizer and not third.carried.left, third.carried
+share = (rows["c"] == 0).mean()
+before = compiled.evaluate(rows[rows["c"] == 0][["a", "b"]].to_numpy(), rows[rows["c"] == 0]["c"], verbose=0)
+assert abs(fourth.history["loss"].iloc[0] - share * before[0]) < 0.05, (fourth.history, share, before)
 spark.stop()
 """
 
@@ -129,11 +159,21 @@ def test_cells_train_their_functions_and_outlive_what_fails_and_what_is_interrup
         assert not failed(trained), shown(trained)
         assert "output.path is not set: the run is written to" in shown(trained)
         assert trained.outputs[-1].data["image/png"]
+        assert "built at 0.2" in shown(trained)
+        assert "heard of ['learning_rate', 'loss', 'mae', 'val_loss', 'val_mae']" in shown(trained)
         assert "looked at" in shown(cells.run(LOOK)), shown(notebook.cells[-1])
+        card, table, text = (cells.run(source) for source in SHOWN)
+        for cell, words in ((card, "3 epochs"), (table, "val_mae")):
+            assert words in cell.outputs[-1].data["text/html"]
+        assert "<TrainedRun build / " in shown(text)
 
         refused = cells.run(FAILS)
         assert failed(refused) == "ModelError"
-        assert "no such model" in shown(refused)
+        [told] = [output for output in refused.outputs if output.output_type == "error"]
+        assert 'no such model (cell:6 in build: raise ValueError("no such model"))' in told.evalue
+        assert shown(refused).count('raise ValueError("no such model")') >= 2, "the line stands in the traceback, too"
+        assert len("\n".join(told.traceback).splitlines()) < 30, "\n".join(told.traceback)
+        assert "sparktf/driver" not in shown(refused)
 
         stop = threading.Event()
 

@@ -57,8 +57,9 @@ def test_workers_that_train_together_on_a_streams_rows_end_together_however_the_
 ) -> None:
     """TensorFlowOnSpark's own waits for ever here: the worker with fewer rows leaves, and the other's update hangs."""
     [[said]] = local.collect("cases.guests:synchronous", folder=str(tmp_path))
-    row = "row 1 of partition 0 of the RDD, which trained gets: a value of type pathlib.PosixPath at [1]['at']; "
-    assert said.startswith(row)
+    assert said.startswith(
+        "row 1 of partition 0 of the RDD, which trained gets: a value of type pathlib.PosixPath at [1]['at']; "
+    )
     first, second = told(tmp_path)
     assert first["steps"] == second["steps"] == ROWS // 2 // 25
     assert first["weights"] == second["weights"] != [0, 0]

@@ -10,7 +10,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 _LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8")
 
-PUBLISHED, FAILED, REFUSED, UNDER_WAY, KEPT = 22, 20, 21, 23, 5
+PUBLISHED, FAILED, REFUSED, UNDER_WAY, KEPT, FIRST_NIGHT, MISSING = 22, 20, 21, 23, 5, 1, 14
 
 
 class Browser:
@@ -20,8 +20,12 @@ class Browser:
         self._driver = driver
         self._folder = folder
 
-    def look(self, page: str, width: int, scheme: str) -> dict[str, Any]:
-        """Returns what a page looks like; see look.js."""
+    def look(self, page: str, width: int, scheme: str, *, unfolds: bool = False) -> dict[str, Any]:
+        """Returns what a page looks like; see look.js.
+
+        Args:
+            unfolds: All that is folded is unfolded first.
+        """
         self._driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 800},
@@ -31,7 +35,7 @@ class Browser:
         )
         path, asks, query = page.partition("?")
         self._driver.get((self._folder / path).as_uri() + asks + query)
-        seen: dict[str, Any] = self._driver.execute_script(_LOOK)
+        seen: dict[str, Any] = self._driver.execute_script(_LOOK, unfolds)
         return seen
 
     def text_once(self, text: str, limit_s: float) -> str:

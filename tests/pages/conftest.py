@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pages.browser import FAILED, KEPT, PUBLISHED, REFUSED, UNDER_WAY, Browser
+from pages.browser import FAILED, FIRST_NIGHT, KEPT, MISSING, PUBLISHED, REFUSED, UNDER_WAY, Browser
 from reported import StoredRuns
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -26,11 +26,13 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("pages") / "runs"
     runs = StoredRuns(root)
     runs.days(19)
+    runs.first(FIRST_NIGHT)
+    shutil.rmtree(runs.directory(MISSING).path)
     runs.failed(FAILED)
     runs.refused(REFUSED)
     runs.published(PUBLISHED, 30)
     runs.under_way(UNDER_WAY)
-    for day in (PUBLISHED, FAILED, REFUSED, KEPT, UNDER_WAY):
+    for day in (PUBLISHED, FAILED, REFUSED, KEPT, FIRST_NIGHT, UNDER_WAY):
         run = gather(runs.storage, runs.directory(day))
         Path(run.rundir.report).write_bytes(run_page(run, (run.told.heard_s or 0.0) + 5))
     folder = Path(runs.directory(1).path).parent

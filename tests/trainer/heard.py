@@ -40,6 +40,11 @@ def telling(params: Mapping[str, Any]) -> list[Any]:
     return [Telling(), Telling()]
 
 
+def scheduled(params: Mapping[str, Any]) -> list[Any]:
+    """Returns a schedule: nothing is learned in the first epoch."""
+    return [importlib.import_module(params["flavour"]).callbacks.LearningRateScheduler(lambda epoch, rate: 0.2 * epoch)]
+
+
 def refused(params: Mapping[str, Any]) -> Any:
     """Returns what no chief takes, by its name."""
     callbacks = importlib.import_module(params["flavour"]).callbacks

@@ -136,6 +136,22 @@ def compare_replicas(
     return _difference(model.get_weights(), _load(config, exported).get_weights()), apart
 
 
+def fitted(config: JobConfig, updates: Sequence[Rows], exported: str) -> tuple[dict[str, float], float]:
+    """Trains as `fit` does, with `class_weight`; returns the epoch in its History, and the weights' difference."""
+    model, lake = _build(config), _read(str(config.data.path))
+    weights = {label: config.train.class_weight.get(label, 1.0) for label in range(3)}  # tf_keras wants all of them
+    total, losses = {"accuracy": 0.0}, 0.0
+    for update in updates:
+        x, y, _ = _batch(config.data, model, lake.take(update))
+        weight = np.array([weights[int(label)] for label in y], np.float32)
+        losses += _loss_and_norm(model, x, y, weight)[0] * len(update)
+        logs = model.train_on_batch(x, y, class_weight=weights, return_dict=True)
+        total = {name: value + float(logs[name]) * len(update) for name, value in total.items()}
+    rows = sum(map(len, updates))
+    difference = _difference(model.get_weights(), _load(config, exported).get_weights())
+    return {"loss": losses / rows, **{name: value / rows for name, value in total.items()}}, difference
+
+
 def evaluate(config: JobConfig, path: str, exported: str) -> dict[str, float]:
     """Returns the metrics of a run's model on all rows at `path`, as `model.evaluate` gives them."""
     model, lake = _build(config), _read(path)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ import pytest
 from integration.processes import wait_for
 
 from sparktf.errors import ModelContractError, NodeLostError
+from sparktf.executor.forking import Nursery
+from sparktf.executor.trainer_process import trainer_environment
+from sparktf.process.fork_server import PLACE
 from sparktf.trainer.model.predictions import About, Predictions, tolerance
 from sparktf.trainer.node.fresh import check_loads
 
@@ -22,16 +26,40 @@ EXACT = tolerance(["float32", "int64"])
 ONES = np.ones((4, 2), np.float32)
 
 
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
+    """Starts one as agents do; returns its process, and the place where trainers find it."""
+    base = tmp_path_factory.mktemp("agent")
+    server = Nursery(base, trainer_environment(base))
+    try:
+        wait_for("the imports", lambda: not server.is_importing(), within_s=120)
+        (process,) = (child for child in psutil.Process().children() if "sparktf.trainer.nursery" in child.cmdline())
+        yield process.pid, str(next(base.glob("nursery-*")))
+    finally:
+        server.close()
+
+
+@pytest.fixture(params=["started", "forked"])
+def parent(request: pytest.FixtureRequest, nursery: tuple[int, str], monkeypatch: pytest.MonkeyPatch) -> int:
+    """Whose child the process is: of whoever starts it, or of the nursery."""
+    if request.param == "started":
+        return os.getpid()
+    monkeypatch.setenv(PLACE, nursery[1])
+    return nursery[0]
+
+
 def reloading(parent: int) -> list[psutil.Process]:
     return [child for child in psutil.Process(parent).children() if "sparktf.trainer.reloaded" in child.cmdline()]
 
 
-def test_a_process_that_takes_too_long_is_ended(tmp_path: Path) -> None:
+def test_a_process_that_takes_too_long_is_ended(tmp_path: Path, parent: int) -> None:
+    os.mkfifo(tmp_path / "predictions.npz")  # which nobody writes to
     with pytest.raises(NodeLostError, match=r"within 0\.01 s: raise timeouts\.upload"):
         check_loads(tmp_path, tmp_path, limit_s=0.01, refused=())
-    assert not reloading(os.getpid())
+    assert not reloading(parent)
 
 
+@pytest.mark.usefixtures("parent")
 def test_what_a_process_has_said_last_is_told_where_it_fails(tmp_path: Path) -> None:
     with pytest.raises(ModelContractError, match=r"ended with exit code 1: FileNotFoundError: .*predictions\.npz"):
         check_loads(tmp_path, tmp_path, limit_s=60, refused=())
@@ -54,13 +82,13 @@ def being_read(path: Path) -> int | None:
         return None
 
 
-def test_a_process_that_is_killed_lacks_memory(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_lacks_memory(tmp_path: Path, parent: int) -> None:
     pipe = tmp_path / "predictions.npz"
     os.mkfifo(pipe)
 
     def kill() -> None:
         writes = wait_for("a reader", lambda: being_read(pipe), within_s=30)
-        reloading(os.getpid())[0].kill()
+        reloading(parent)[0].kill()
         os.close(writes or 0)
 
     thread = threading.Thread(target=kill)
@@ -70,7 +98,7 @@ def test_a_process_that_is_killed_lacks_memory(tmp_path: Path) -> None:
     thread.join()
 
 
-def test_a_process_ends_with_the_trainer_that_has_started_it(tmp_path: Path) -> None:
+def test_a_process_ends_with_the_trainer_that_has_started_it(tmp_path: Path, parent: int) -> None:
     pipe = tmp_path / "predictions.npz"
     os.mkfifo(pipe)
     code = (
@@ -79,7 +107,7 @@ def test_a_process_ends_with_the_trainer_that_has_started_it(tmp_path: Path) -> 
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as trainer:
         writes = wait_for("a reader", lambda: being_read(pipe), within_s=30)
-        (process,) = reloading(trainer.pid)
+        (process,) = reloading(trainer.pid if parent == os.getpid() else parent)
         trainer.kill()
     _, alive = psutil.wait_procs([process], timeout=20)
     os.close(writes or 0)

@@ -20,9 +20,10 @@ from trainer.told import logs_in
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import NodeLostError, SparkTFError
-from sparktf.executor.forking import ForkedProcess, Nursery
+from sparktf.executor.forking import Nursery
 from sparktf.executor.trainer_process import trainer_environment
 from sparktf.knobs import KNOBS
+from sparktf.process.fork_server import ForkedProcess
 from sparktf.trainer.node.report import EXIT_STOPPED
 
 TRAINER, NURSERY = "sparktf.trainer", "sparktf.trainer.nursery"
@@ -136,7 +137,7 @@ class Sharing(NamedTuple):
         """Returns a trainer that waits to be told what to train."""
         wait_for("the imports", lambda: not self.nursery.is_importing(), within_s=120)
         with (self.base / "log").open("wb") as log:
-            return self.nursery.fork(trainer_environment(self.base), log)
+            return self.nursery.fork("sparktf.trainer", trainer_environment(self.base), log)
 
 
 def test_agents_of_an_executor_share_a_nursery_and_each_is_told_of_its_own_trainers(tmp_path: Path) -> None:

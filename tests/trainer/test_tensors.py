@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from sparktf.driver.plan.features import DTYPES
-from sparktf.feature import TEXT, Feature, Kind
+from sparktf.errors import ModelContractError
+from sparktf.feature import TEXT, Feature, FeedSpec, Kind
 from sparktf.feed.arrays.memory import SpareMemory
 
 ROWS = 32
@@ -51,3 +52,38 @@ def test_memory_stays_as_long_as_a_tensor_reads_it(elsewhere: ProcessPoolExecuto
 @pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != TEXT])
 def test_batches_of_any_dtype_and_place_become_tensors(dtype: str, elsewhere: ProcessPoolExecutor) -> None:
     elsewhere.submit(check_values, dtype).result()
+
+
+def weights_of(shape: tuple[int, ...], dtype: str, y: list[object]) -> list[float]:
+    """Returns how the rows of a target are weighted in training where classes 1 and 2 have weights."""
+    tensors = importlib.import_module("sparktf.trainer.model.tensors")
+    tf = importlib.import_module("tensorflow")
+    target = Feature(kind=Kind.TARGET, name="y", columns=("y",), dtype=dtype, shape=shape)
+    layout = tensors.Layout(FeedSpec(features=(*FEATURES, target)), class_weight={2: 0.0, 1: 5.0})
+    layout.fit_outputs(tf.zeros((len(y), 1)))
+    rows = {target.key: tf.constant(y, dtype)}
+    assert layout.sample_weight(rows) is None, "held-out rows are not weighted"
+    weight = layout.sample_weight(rows, training=True)
+    assert weight.dtype == tf.float32
+    return [float(value) for value in weight]
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "y", "weights"),
+    [
+        ((), "int64", [0, 1, 2, 7, -1], [1, 5, 0, 1, 1]),
+        ((), "float32", [0.0, 0.9999999, 2.0], [1, 5, 0]),
+        ((1,), "int32", [[1], [0]], [5, 1]),
+        ((3,), "float32", [[0, 0, 1], [0, 1, 0], [1, 0, 0]], [0, 5, 1]),
+        ((), "int64", [], []),
+    ],
+)
+def test_a_row_weighs_what_its_class_does(
+    shape: tuple[int, ...], dtype: str, y: list[object], weights: list[float], elsewhere: ProcessPoolExecutor
+) -> None:
+    assert elsewhere.submit(weights_of, shape, dtype, y).result() == weights
+
+
+def test_a_row_of_several_classes_has_no_weight_of_a_class(elsewhere: ProcessPoolExecutor) -> None:
+    with pytest.raises(ModelContractError, match=r"train.class_weight needs one class .* has rows of shape \(2, 2\)"):
+        elsewhere.submit(weights_of, (2, 2), "int64", []).result()

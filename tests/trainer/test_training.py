@@ -65,6 +65,39 @@ def failure_of_a_start_that_hangs(folder: Path) -> NodeLostError:
     return failure.value
 
 
+GANGS = {
+    "two workers": {"strategy": "multi_worker_mirrored", "workers": 2},
+    "two devices": {"strategy": "mirrored", "devices": 2},
+    "by tensorflow": {"strategy": "multi_worker_mirrored", "workers": 2, "collectives": "tensorflow"},
+}
+
+
+@pytest.mark.parametrize(("flavour", "cluster"), only(("keras", "two workers"), of=list(product(FLAVOURS, GANGS))))
+def test_the_history_of_an_epoch_has_the_metrics_of_keras_and_classes_weigh_what_they_weigh_in_its_fit(
+    flavour: str, cluster: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+) -> None:
+    """In the second epoch: in the first one a callback of Keras's has set the learning rate to 0, on all workers."""
+    lake.write(tmp_path / "lake", [300, 37])
+    config = lake.job(
+        tmp_path,
+        "weighed",
+        cluster=GANGS[cluster],
+        params={"flavour": flavour},
+        data={**lake.NUMBERS_TO_LABEL, "inputs": {"numbers": lake.NUMBERS, "row": "row"}, "rebalance": False},
+        train={
+            "batch_size": 64,
+            "epochs": 2,
+            "class_weight": {0: 4.0, 2: 0.5},
+            "callbacks": "trainer.heard:scheduled",
+        },
+    )
+    result = gang.train(config)
+    updates = updates_of(config, Cursor(epoch=1))
+    expected, difference = elsewhere.submit(reference.fitted, config, updates, f"{result.model}/model.keras").result()
+    assert result.metrics["train"] == pytest.approx({**expected, "learning_rate": 0.2}, abs=1e-5)
+    assert difference <= TOLERANCE
+
+
 @pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
 def test_two_devices_of_one_node_train_as_one(
     flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor

@@ -221,6 +221,19 @@ def carried(params: Params, assets: Params) -> Any:
     return model
 
 
+def weighed(params: Params, assets: Params) -> Any:
+    """A model whose input `row` names the rows, and changes nothing."""
+    del assets
+    keras = _flavour(params)
+    numbers = keras.Input((len(NUMBERS),), name="numbers")
+    row = keras.Input((), name="row")
+    nothing = keras.layers.Rescaling(0.0)(keras.layers.Reshape((1,))(row))
+    hidden = keras.layers.Add()([keras.layers.Dense(8, "tanh")(numbers), nothing])
+    model = _classifier(keras, params, {"numbers": numbers, "row": row}, hidden)
+    model.compile(optimizer=keras.optimizers.SGD(0.2), loss=model.loss, metrics=["accuracy"])
+    return with_fixed_weights(model)
+
+
 def spoiled(params: Params, assets: Params) -> Any:
     """A model that learns until step `params["until"]`, and then forgets."""
     del assets

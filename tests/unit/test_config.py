@@ -497,3 +497,28 @@ def test_options_go_with_files_that_spark_reads_and_change_no_plan_where_there_a
     plain = parse_config(MINIMAL)
     assert parse_config(MINIMAL, ["data.options={}"]).plan_hash() == plain.plan_hash()
     assert parse_config(MINIMAL, ["data.options={mergeSchema: true}"]).plan_hash() != plain.plan_hash()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"targets": {"y": "y", "z": "z"}}, "train.class_weight is for a model with one output"),
+        ({"sample_weight": "w"}, "train.class_weight and data.sample_weight both weight the rows"),
+    ],
+)
+def test_classes_weigh_where_there_is_one_output_and_no_other_weight(change: dict[str, Any], said: str) -> None:
+    sections: dict[str, Any] = {
+        "name": "t",
+        "model": "m:build",
+        "data": {"path": "/lake", "inputs": {"x": "x"}, "targets": {"y": "y"}},
+        "output": {"path": "/runs"},
+        "train": {"class_weight": {"0": 1, 1: 4.5}},
+    }
+    config = JobConfig.model_validate(sections)
+    assert config.train.class_weight == {0: 1.0, 1: 4.5}
+    assert parse_config(dump_config(config)) == config
+    assert "train.class_weight" in config.train.only_for_built_models()
+    with pytest.raises(ConfigError, match=said):
+        JobConfig.model_validate({**sections, "data": {**sections["data"], **change}})
+    with pytest.raises(ConfigError, match=r"train.class_weight.1"):
+        JobConfig.model_validate({**sections, "train": {"class_weight": {1: -1.0}}})

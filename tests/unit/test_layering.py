@@ -733,7 +733,7 @@ LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distr
 MAY_LISTEN = {
     "sparktf/trainer/sync/exchange/meeting.py",
     "sparktf/driver/gang/control_server.py",
-    "sparktf/executor/rendezvous.py",
+    "sparktf/process/rendezvous.py",
     "sparktf/feed/channel/guest_feed.py",
     "sparktf/feed/channel/server.py",
     "sparktf/trainer/parameter_server/ps.py",

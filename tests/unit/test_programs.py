@@ -182,8 +182,6 @@ def test_what_cannot_be_is_refused_by_name(tmp_path: Path, keywords: dict[str, A
 class Frame:
     """A DataFrame of pandas', by all that is looked at."""
 
-    __module__ = "pandas.core.frame"
-
 
 Frame.__name__ = "DataFrame"
 
@@ -195,7 +193,11 @@ def asked(*given: Any, **keywords: Any) -> Any:
     return AskedTraining.of("train()", config, data, **named, keywords=keywords)
 
 
-def test_a_first_try_is_taken_where_its_meaning_is_clear(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", ["pandas.core.frame", "pandas"])
+def test_a_first_try_is_taken_where_its_meaning_is_clear(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Frame, "__module__", module)  # of pandas 2, and of pandas 3
     rows: Any = Frame()
     assert asked(rows, model=print).rows is rows
     assert asked(None, rows, model=print).rows is rows

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktf.executor.rendezvous import forget, meet
+from sparktf.process.rendezvous import forget, meet
 
 
 class Server:

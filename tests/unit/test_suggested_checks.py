@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.test_data_checks import column, spread, table
 
@@ -93,6 +93,7 @@ def some_nights(draw: st.DrawFn) -> list[TableStatistics]:
     return [TableStatistics(**{**vars(each), "rows_read": rows_of_a_night}) for each in tables]
 
 
+@settings(max_examples=25, deadline=None)
 @given(some_nights())
 def test_the_nights_themselves_keep_what_is_suggested_and_the_configuration_takes_it(
     tables: list[TableStatistics],
@@ -102,11 +103,19 @@ def test_the_nights_themselves_keep_what_is_suggested_and_the_configuration_take
     assert not broken(accepted(text), tables), text
 
 
+@settings(max_examples=25, deadline=None)
 @given(some_nights())
 def test_what_is_suggested_beside_present_checks_is_kept_and_taken_too(tables: list[TableStatistics]) -> None:
     tables = [each for each in tables if each.columns.keys() == tables[-1].columns.keys()]
     first = accepted(written(tables[:1]))
     assert not broken(accepted(written(tables, first)), tables)
+
+
+@pytest.mark.parametrize("name", ["a\xa0", "\u3000a", "no", "1", "a: b #", "a\n", "{{date}}", "x" * 200])
+def test_a_column_of_whatever_name_is_written_as_it_is_called(name: str) -> None:
+    columns: dict[str, Any] = {name: np.arange(60.0) % 7}
+    data = table(**columns)
+    assert list(accepted(written([data, data], accepted(written([data])))).refuse.columns) == [name]
 
 
 # --- what is read ---

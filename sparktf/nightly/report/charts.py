@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sparktf.nightly.report import words
 from sparktf.nightly.report.drawing import BAD, CARD, GOOD, INK, LINE, MUTED, NOW, SERIES, THEN, WARN, Pen, figure_of
 from sparktf.nightly.report.drift import ColumnShape
 from sparktf.nightly.report.stored import SeenAttempt
@@ -23,7 +24,13 @@ _ROWS = 12
 
 _OF_FINDING = {"good": GOOD, TOLERATED: WARN, "worse": BAD, "undecided": WARN, "out of bounds": BAD}
 
-_BAR_IN, _AXIS_IN = 0.3, 0.72
+_BAR_IN, _AXIS_IN = 0.32, 0.78
+
+_LETTER, _HANDLE, _BESIDE = 6.6, 5, 6
+"""Of a legend: the width of a letter in units; letters that a mark takes, and the labels beside the axes."""
+
+_COURSE = 8
+"""Fewer samples are no course beside the means of epochs."""
 
 
 class AttemptBar(NamedTuple):
@@ -44,22 +51,29 @@ class MarkedBar(NamedTuple):
 
 
 def losses(pen: Pen, attempts: Sequence[SeenAttempt], metrics: Sequence[MetricsSeen]) -> str | None:
-    """Draws the loss by update, as reported by heartbeats, and the validation loss."""
+    """Draws the loss of epochs as points, beside a thin line of what heartbeats have told of single updates.
+
+    A sample is the loss of a few updates, and the last one often of a rest of rows: alone it may rise where training
+    has not. The mean of an epoch's updates stands in the middle of them.
+    """
+    epochs = {stream: _finite(*_series(metrics, stream, "loss")) for stream in ("train", "validation")}
+    epochs["train"] = _centred(epochs["train"])
     lines = [_finite(a.samples.steps, a.samples.losses) for a in attempts]
-    validation = _finite(*_series(metrics, "validation", "loss"))
-    train = _finite(*_series(metrics, "train", "loss"))
-    if not any(steps for steps, _ in lines) and not validation[0] and not train[0]:
+    lines = [line for line in lines if len(line[0]) >= (_COURSE if epochs["train"][0] else 1)]
+    if not lines and not any(steps for steps, _ in epochs.values()):
         return None
     axes = pen.axes()
     for steps, values in lines:
-        axes.plot(steps, values, color=NOW, linewidth=1.4, marker="." if len(steps) < 2 else None)
-    if not any(steps for steps, _ in lines):
-        axes.plot(*train, color=NOW, marker=".")
-    if validation[0]:
-        axes.plot(*validation, color=THEN, marker="o", markersize=4, linewidth=1.2)
-    _name_lines(axes, {"training": NOW, **({"validation": THEN} if validation[0] else {})})
+        axes.plot(steps, values, color=NOW, linewidth=0.8, alpha=0.55, marker="." if len(steps) < _COURSE else None)
+    names = {"training": (NOW, "-")} if lines else {}
+    for stream, name, colour in (("train", "epoch means", NOW), ("validation", "validation", THEN)):
+        if epochs[stream][0]:
+            axes.plot(*epochs[stream], "o", color=colour, markersize=6, markeredgecolor=CARD, markeredgewidth=0.8)
+            names[name] = (colour, "o")
+    name_marks(axes, names)
     _by_update(axes)
-    return pen.svg(axes, f"Loss by update: {_from_to(validation[1] or [v for _, line in lines for v in line])}")
+    told = epochs["validation"][1] or epochs["train"][1] or [v for _, line in lines for v in line]
+    return pen.svg(axes, f"Loss by update: {from_to(told)}")
 
 
 def metric(pen: Pen, name: str, metrics: Sequence[MetricsSeen]) -> str | None:
@@ -74,7 +88,7 @@ def metric(pen: Pen, name: str, metrics: Sequence[MetricsSeen]) -> str | None:
         axes.plot(*series, color=colours[stream], marker="o", markersize=4, linewidth=1.2)
     _name_lines(axes, {"training" if stream == "train" else stream: colours[stream] for stream in streams})
     _by_update(axes)
-    return pen.svg(axes, f"{name} by update, {list(streams)[-1]}: {_from_to(list(streams.values())[-1][1])}")
+    return pen.svg(axes, f"{name} by update, {list(streams)[-1]}: {from_to(list(streams.values())[-1][1])}")
 
 
 def intervals(pen: Pen, name: str, differences: Sequence[Difference]) -> str | None:
@@ -93,7 +107,7 @@ def intervals(pen: Pen, name: str, differences: Sequence[Difference]) -> str | N
     axes.axvline(0.0, color=MUTED, linewidth=1.0)
     if tolerance:
         axes.axvline(-tolerance, color=BAD, linewidth=1.0, linestyle=(0, (4, 3)))
-    axes.set_yticks(list(places), [_short(d.slice or "all rows") for d in known])
+    axes.set_yticks(list(places), [shortened(d.slice or "all rows") for d in known])
     axes.set_ylim(0.4, len(known) + 0.6)
     axes.grid(visible=False, axis="y")
     axes.margins(x=0.08)
@@ -127,7 +141,7 @@ def throughput(pen: Pen, attempts: Sequence[SeenAttempt]) -> str | None:
     if not many:
         _name_lines(axes, {node: SERIES[n] for n, node in enumerate(nodes)})
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(_thousands)
+    number_ticks(axes)
     axes.set_xlabel(f"{unit} since the first attempt began")
     what = f"{len(nodes)} nodes" if many else ", ".join(nodes)
     return pen.svg(axes, f"Rows a second over time of {what}")
@@ -156,13 +170,13 @@ def shares(pen: Pen, parts: Sequence[MarkedBar], unit: str, named: tuple[str, st
     axes.barh(places, part, height=0.62, color=NOW)
     axes.barh(places, rest, left=part, height=0.62, color=LINE)
     for place, share in zip(places, known, strict=True):
-        _write(axes, share.whole, float(place), f"{share.part / share.whole:.0%}")
+        _write(axes, share.whole, float(place), words.percent(share.part / share.whole))
     axes.set_xlim(0, max(s.whole for s in known) * 1.14)
-    axes.set_yticks(places, [_short(s.label) for s in known])
+    axes.set_yticks(places, [shortened(s.label) for s in known])
     axes.locator_params(axis="x", nbins=4)
     axes.grid(visible=False, axis="y")
-    axes.xaxis.set_major_formatter(_thousands)
     axes.set_xlabel(unit)
+    number_ticks(axes)
     _name_lines(axes, {named[0]: NOW, named[1]: LINE})
     return pen.svg(axes, label)
 
@@ -177,13 +191,13 @@ def phases(pen: Pen, seconds: Mapping[str, float]) -> str | None:
     places = np.arange(len(known), 0, -1)
     axes.barh(places, [spent_s / unit_s for _, spent_s in known], height=0.62, color=NOW)
     for place, (_, spent_s) in zip(places, known, strict=True):
-        _write(axes, spent_s / unit_s, float(place), length(spent_s))
+        _write(axes, spent_s / unit_s, float(place), words.length(spent_s))
     axes.set_xlim(0, max(spent_s for _, spent_s in known) / unit_s * 1.22)
     axes.set_yticks(places, [phase for phase, _ in known])
     axes.locator_params(axis="x", nbins=5)
     axes.grid(visible=False, axis="y")
     axes.set_xlabel(unit)
-    told = ", ".join(f"{phase} {length(spent_s)}" for phase, spent_s in known)
+    told = ", ".join(f"{phase} {words.length(spent_s)}" for phase, spent_s in known)
     return pen.svg(axes, f"Time by phase: {told}")
 
 
@@ -208,7 +222,7 @@ def timeline(pen: Pen, spans: Sequence[AttemptBar]) -> str | None:
 
 
 class ColumnPen:
-    """Draws many small charts of columns on the same axes."""
+    """Draws the distributions of many columns on the same axes."""
 
     def __init__(self, pen: Pen) -> None:
         self._pen = pen
@@ -220,7 +234,7 @@ class ColumnPen:
         self._axes.set_axis_off()
 
     def draw(self, shape: ColumnShape, label: str) -> str:
-        """Draws one: today filled, the baseline as a line or as bars beside."""
+        """Draws one: today filled, the baseline as a line."""
         axes = self._axes
         for artist in [*axes.patches, *axes.lines, *axes.collections]:
             artist.remove()
@@ -228,72 +242,16 @@ class ColumnPen:
         most = max(float(shape.now.max()), 0.0 if shape.then is None else float(shape.then.max()), 1e-12)
         axes.set_xlim(0, n)
         axes.set_ylim(0, most * 1.04)
-        if shape.are_values:
-            _bars(axes, shape)
-        else:
-            axes.stairs(shape.now, np.arange(n + 1), fill=True, color=NOW, alpha=0.45, linewidth=0)
-            if shape.then is not None:
-                axes.stairs(shape.then, np.arange(n + 1), baseline=None, color=THEN, linewidth=1.4)
+        axes.stairs(shape.now, np.arange(n + 1), fill=True, color=NOW, alpha=0.45, linewidth=0)
+        if shape.then is not None:
+            axes.stairs(shape.then, np.arange(n + 1), baseline=None, color=THEN, linewidth=1.4)
         axes.plot([0, n], [0, 0], color=LINE, linewidth=1.2)
-        return self._pen.svg(axes, label)
-
-
-class DatedMetric(NamedTuple):
-    """A metric in one run."""
-
-    day: str
-    value: float | None
-    champion: float | None  # The published model's value on the same rows
-    published: bool  # Whether the run published its model
-
-
-def by_date(pen: Pen, name: str, nights: Sequence[DatedMetric]) -> str | None:
-    """Draws a metric of all runs of a name, the earliest first: filled where the model was published.
-
-    Beside each point is the champion's on the same rows, because the rows differ from night to night.
-    """
-    known = [(n, night.value) for n, night in enumerate(nights) if night.value is not None]
-    if not known:
-        return None
-    axes = pen.axes(2.2)
-    beside = [(n, night.champion) for n, night in enumerate(nights) if night.champion is not None]
-    axes.plot([n for n, _ in beside], [value for _, value in beside], "_", color=THEN, markersize=9, markeredgewidth=2)
-    axes.plot([n for n, _ in known], [value for _, value in known], color=NOW, linewidth=1.0, alpha=0.6)
-    for is_published in (False, True):
-        points = [(n, value) for n, value in known if nights[n].published is is_published]
-        fill = NOW if is_published else CARD
-        axes.plot([n for n, _ in points], [v for _, v in points], "o", color=NOW, markerfacecolor=fill, markersize=5)
-    if beside:
-        _name_lines(axes, {"this run's model": NOW, "the champion": THEN})
-    every = max(1, math.ceil(len(nights) / 4))
-    ticks = range(len(nights) - 1, -1, -every)
-    axes.set_xticks([*ticks], [_short(nights[n].day, 12) for n in ticks])
-    axes.grid(visible=False, axis="x")
-    axes.set_xlim(-0.5, len(nights) - 0.5)
-    return pen.svg(axes, f"{name} by run: {_from_to([value for _, value in known])}")
-
-
-def length(seconds: float) -> str:
-    """Returns a duration for people."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def _bars(axes: Axes, shape: ColumnShape) -> None:
-    places = np.arange(len(shape.now)) + 0.5
-    if shape.then is None:
-        axes.bar(places, shape.now, width=0.6, color=NOW)
-        return
-    axes.bar(places - 0.18, shape.now, width=0.34, color=NOW)
-    axes.bar(places + 0.18, shape.then, width=0.34, color=THEN)
+        return self._pen.svg(axes, label, stretches=True)
 
 
 def _write(axes: Axes, x: float, y: float, text: str) -> None:
     """Writes beside the end of a bar."""
-    axes.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", color=INK, fontsize=10)
+    axes.annotate(text, (x, y), (4, 0), textcoords="offset points", va="center", color=INK, fontsize=12)
 
 
 def _series(metrics: Sequence[MetricsSeen], stream: str, name: str) -> tuple[list[int], list[float]]:
@@ -303,32 +261,57 @@ def _series(metrics: Sequence[MetricsSeen], stream: str, name: str) -> tuple[lis
     return steps, [found[step] for step in steps]
 
 
+def _centred(series: tuple[list[int], list[float]]) -> tuple[list[int], list[float]]:
+    steps, values = series
+    return [(before + step) // 2 for before, step in pairwise([0, *steps])], values
+
+
 def _finite(steps: Sequence[int], values: Sequence[float | None]) -> tuple[list[int], list[float]]:
     known = [(s, v) for s, v in zip(steps, values, strict=True) if v is not None and math.isfinite(v)]
     return [s for s, _ in known], [v for _, v in known]
 
 
 def _name_lines(axes: Axes, colours: Mapping[str, str]) -> None:
+    name_marks(axes, {name: (colour, "-") for name, colour in colours.items()})
+
+
+def name_marks(axes: Axes, marks: Mapping[str, tuple[str, str]]) -> None:
+    """Names colours and marks above the axes, in as few rows as they need: "-" is a line, "O" a ring."""
     from matplotlib.lines import Line2D  # noqa: PLC0415 - see drawing.py
 
-    handles = [Line2D([], [], color=colour, linewidth=3, label=_short(name)) for name, colour in colours.items()]
-    columns = min(len(handles), 4)
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, columnspacing=1.2)
+    names = [shortened(name) for name in marks]
+    handles = [
+        Line2D(
+            [],
+            [],
+            color=colour,
+            linewidth=3 if mark == "-" else 0,
+            marker=None if mark == "-" else mark.lower(),
+            markerfacecolor="none" if mark == "O" else None,
+            markersize=9 if mark in "O_" else 6,
+            markeredgewidth=1.8 if mark in "O_x" else 0,
+            label=name,
+        )
+        for name, (colour, mark) in zip(names, marks.values(), strict=True)
+    ]
+    letters = figure_of(axes).get_size_inches()[0] * 72 / _LETTER - _BESIDE
+    one_row = sum(len(name) + _HANDLE for name in names) <= letters
+    columns = len(names) if one_row else int(letters / (max(map(len, names), default=0) + _HANDLE))
+    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=max(1, columns), columnspacing=1.2)
+
+
+def number_ticks(axes: Axes) -> None:
+    """Writes large numbers on both axes as everywhere; others have equal digits by themselves. The last thing to do."""
+    for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+        if max(abs(low), abs(high)) >= 1e3:
+            axis.set_major_formatter(words.tick)
 
 
 def _by_update(axes: Axes) -> None:
     axes.set_xlabel("update")
     axes.locator_params(axis="x", nbins=6, integer=True)
     axes.locator_params(axis="y", nbins=5)
-    axes.xaxis.set_major_formatter(_thousands)
-
-
-def _thousands(value: float, position: object = None) -> str:
-    del position
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= size:
-            return f"{value / size:.4g}{letter}"
-    return f"{value:.4g}"
+    number_ticks(axes)
 
 
 def _unit(seconds: float) -> tuple[float, str]:
@@ -337,9 +320,9 @@ def _unit(seconds: float) -> tuple[float, str]:
     return (60.0, "minutes") if seconds < 10_800 else (3600.0, "hours")
 
 
-def _from_to(values: Sequence[float]) -> str:
-    return f"from {values[0]:.4g} to {values[-1]:.4g}" if values else "no values"
+def from_to(values: Sequence[float]) -> str:
+    return f"from {words.number(values[0])} to {words.number(values[-1])}" if values else "no values"
 
 
-def _short(text: str, most: int = 22) -> str:
+def shortened(text: str, most: int = 22) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"

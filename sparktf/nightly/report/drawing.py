@@ -11,6 +11,7 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import copy
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,11 @@ _FONT = re.compile(r"font-family: [^;\"]+; ?")
 _GROUP = re.compile(r'<g id="[^"]*"')
 _BREAK = re.compile(r" ?\n *")
 
-WIDTH_IN = 5.0
-"""Of a chart: 360 units, so that one unit is about a pixel on the page."""
+WIDTH_IN = 4.8
+"""Of a chart: 346 units, so that one unit is about a pixel on a telephone, and in each of three on a wide screen."""
+
+_WIDE_IN = {1: 15.6, 2: 7.6}
+"""Of charts on a wide screen, by their number in a row."""
 
 
 class Pen:
@@ -40,15 +44,27 @@ class Pen:
 
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
+        self.width_in = WIDTH_IN
+
+    def widened(self, across: int) -> Pen:
+        """Returns one for charts of which one or two stand in a row, `across`."""
+        wide = copy(self)
+        wide.width_in = _WIDE_IN[across]
+        return wide
 
     def axes(self, height_in: float = 2.6) -> Axes:
         """Returns axes to draw on, for `svg`."""
         from matplotlib.figure import Figure  # noqa: PLC0415 - see `styled`
 
-        return Figure(figsize=(WIDTH_IN, height_in), layout="tight", dpi=72).add_subplot()
+        return Figure(figsize=(self.width_in, height_in), layout="tight", dpi=72).add_subplot()
 
-    def svg(self, axes: Axes, label: str) -> str:
-        """Returns a drawing as an element of a page; `label` describes it for people who cannot see it."""
+    def svg(self, axes: Axes, label: str, *, stretches: bool = False) -> str:
+        """Returns a drawing as an element of a page.
+
+        Args:
+            label: Describes it for people who cannot see it.
+            stretches: It fills whatever place it is given; for drawings without letters.
+        """
         from matplotlib import rcParams  # noqa: PLC0415
         from matplotlib.backends.backend_svg import FigureCanvasSVG  # noqa: PLC0415
 
@@ -58,7 +74,7 @@ class Pen:
             warnings.simplefilter("ignore")  # a name in letters that its font lacks: the browser has them
             # Not `savefig`, which draws all twice.
             FigureCanvasSVG(figure_of(axes)).print_svg(held, metadata={"Date": None})  # type: ignore[no-untyped-call]
-        return as_element(held.getvalue(), label)
+        return as_element(held.getvalue(), label, ' preserveAspectRatio="none"' if stretches else "")
 
 
 def figure_of(axes: Axes) -> Figure:
@@ -69,12 +85,12 @@ def figure_of(axes: Axes) -> Figure:
     return figure
 
 
-def as_element(drawn: str, label: str) -> str:
+def as_element(drawn: str, label: str, more: str = "") -> str:
     """Returns the `svg` element of a file, in the page's colours and as wide as the page allows."""
     text = _OUTSIDE.sub("", drawn)
     text = _COLOUR.sub(lambda found: _VARIABLES[found.group()], text)
     text = _SIZE.sub("", _GROUP.sub("<g", _FONT.sub("", text)))
-    opening = f'<svg role="img" aria-label="{escape(label)}"'
+    opening = f'<svg role="img" aria-label="{escape(label)}"{more}'
     return _BREAK.sub(" ", text.replace("<svg", opening, 1)).replace("> <", "><").strip()
 
 
@@ -91,19 +107,20 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
     "font.family": ["DejaVu Sans"],
-    "font.size": 10.5,
+    "font.size": 12,
     "text.color": INK,
     "axes.edgecolor": LINE,
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "figure.edgecolor": "none",
     "axes.labelcolor": MUTED,
-    "axes.labelsize": 10.5,
+    "axes.labelsize": 12,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.spines.left": False,
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.unicode_minus": False,
     "axes.formatter.useoffset": False,
     "axes.formatter.limits": (-4, 6),
     "axes.xmargin": 0.02,
@@ -113,12 +130,12 @@ _STYLE: dict[Any, Any] = {
     "ytick.color": LINE,
     "xtick.labelcolor": MUTED,
     "ytick.labelcolor": MUTED,
-    "xtick.labelsize": 10,
-    "ytick.labelsize": 10,
+    "xtick.labelsize": 12,
+    "ytick.labelsize": 12,
     "ytick.major.size": 0,
     "lines.linewidth": 1.8,
     "legend.frameon": False,
-    "legend.fontsize": 10,
+    "legend.fontsize": 12,
     "legend.handlelength": 1.2,
     "legend.borderpad": 0,
     "legend.borderaxespad": 0.2,

@@ -1,4 +1,4 @@
-"""The columns of a run's data beside those of the baseline, the most changed first."""
+"""The columns of a run's data beside those of the baseline: labels, and then the most changed first."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparktf.nightly.data_checks import Baseline, Finding
+from sparktf.nightly.report import words
 from sparktf.statistics.column_statistics import RANKS, ColumnStatistics, Spread, TableStatistics, Value, number_text
 from sparktf.statistics.distances import divergence, has_all_values, infinity_distance
 
@@ -24,6 +25,9 @@ _FEW = 12
 
 _TOLD = 3
 
+NOTABLE = 0.02
+"""From this distance on a column is shown at once, though its checks hold."""
+
 
 @dataclass(frozen=True)
 class ColumnShape:
@@ -31,8 +35,7 @@ class ColumnShape:
 
     now: Floats  # float64 [n]; `then` likewise, None without a baseline
     then: Floats | None
-    are_values: bool  # Whether each place is a value, of `names`; else a bin between `low` and `high`
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # Of the places, where each is a value; else each is a bin between `low` and `high`
     low: str = ""
     high: str = ""
 
@@ -54,6 +57,11 @@ class ColumnDrift:
     remark: str  # That it is new, or had another type; "" for nothing
     found: tuple[str, ...]  # Checks that do not hold
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether it is nothing to look at first: a feature that holds and has hardly changed."""
+        return not (self.is_label or self.found or self.remark) and (self.distance or 0.0) < NOTABLE
+
 
 @dataclass(frozen=True)
 class TableDrift:
@@ -61,7 +69,7 @@ class TableDrift:
 
     now: TableStatistics
     baseline: Baseline | None
-    columns: tuple[ColumnDrift, ...]  # Those with findings first, then the most changed
+    columns: tuple[ColumnDrift, ...]  # Labels first, then those with findings, then the most changed
     gone: tuple[str, ...]  # Columns that only the baseline has
 
 
@@ -72,7 +80,7 @@ def drift_of(now: TableStatistics, baseline: Baseline | None, found: Sequence[Fi
     for finding in found:
         by_column.setdefault(finding.column, []).append(finding.text)
     columns = [_column(name, now, then, by_column.get(name, ())) for name in now.columns]
-    columns.sort(key=lambda column: (not column.found, -(column.distance or 0.0)))
+    columns.sort(key=lambda column: (not column.is_label, not column.found, -(column.distance or 0.0)))
     gone = () if then is None else tuple(name for name in then.columns if name not in now.columns)
     return TableDrift(now, baseline, tuple(columns), gone)
 
@@ -131,7 +139,7 @@ def _facts(now: ColumnStatistics, then: ColumnStatistics | None) -> Iterator[tup
 def _number(value: float, kind: str) -> str:
     if kind == "date" or kind.startswith(("timestamp", "array<date", "array<timestamp")):
         return number_text(value, kind)
-    return f"{value:,.0f}" if value == round(value) and abs(value) < 1e9 else f"{value:.4g}"
+    return words.number(value, whole=value == round(value) and not kind.startswith(("float", "double", "decimal")))
 
 
 def _spread(column: ColumnStatistics) -> Spread | None:
@@ -149,7 +157,7 @@ def _shape(now: ColumnStatistics, then: ColumnStatistics | None, rows: tuple[int
     edges = shared_edges([spread] if before is None else [spread, before])
     ends = [_number(float(edge), now.type if now.numbers is not None else "length") for edge in (edges[0], edges[-1])]
     then_density = None if before is None else density(before, edges)
-    return ColumnShape(density(spread, edges), then_density, are_values=False, low=ends[0], high=ends[1])
+    return ColumnShape(density(spread, edges), then_density, low=ends[0], high=ends[1])
 
 
 def _of_values(now: Mapping[Value, float], then: Mapping[Value, float] | None) -> ColumnShape:
@@ -162,7 +170,7 @@ def _of_values(now: Mapping[Value, float], then: Mapping[Value, float] | None) -
         values.sort(key=float)
     shares = np.array([now.get(value, 0.0) for value in values])
     before = None if then is None else np.array([old.get(value, 0.0) for value in values])
-    return ColumnShape(shares, before, are_values=True, names=tuple(_shown(value) for value in values))
+    return ColumnShape(shares, before, names=tuple(_shown(value) for value in values))
 
 
 def _changes(
@@ -178,7 +186,7 @@ def _changes(
 
 def _shown(value: Value) -> str:
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return words.number(value, whole=value == round(value))
     text = str(value)
     return text if len(text) <= 32 else f"{text[:31]}…"
 

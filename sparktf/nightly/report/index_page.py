@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from sparktf.driver.plan.files import at_once
 from sparktf.errors import CorruptFileError, StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.nightly.natural_order import natural_key
-from sparktf.nightly.report import charts, words
+from sparktf.nightly.report import words
+from sparktf.nightly.report.dated_chart import DatedMetric, axis_of, by_date, jumps
 from sparktf.nightly.report.drawing import styled
-from sparktf.nightly.report.headline import Tone, headline_of, headline_of_unended, published_version
+from sparktf.nightly.report.headline import Headline, Tone, headline_of, headline_of_unended, published_version
+from sparktf.nightly.report.page_tables import Cell, TableColumn, table
 from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import EVENTS, SERVING, TERMS, RunDirectory, is_name
@@ -36,7 +38,10 @@ _OURS = b" by sparktf "
 """Part of the last line of each page."""
 
 _AGAIN = 3
-_METRICS, _DRAWN, _RECENT = 4, 6, 30
+_UP, _DOWN = " \N{BLACK UP-POINTING TRIANGLE}", " \N{BLACK DOWN-POINTING TRIANGLE}"
+"""Marks of a jump."""
+
+_METRICS, _DRAWN, _RECENT, _UNFOLDED = 4, 6, 30, 10
 _UNDER_WAY: Tone = "plain"
 
 
@@ -135,20 +140,10 @@ def _page(storage: Storage, rundir: RunDirectory) -> str:
 
 def index_page(found: IndexedRuns, now_s: float) -> bytes:
     """Returns the page of all runs of a name, as self-contained HTML."""
-    runs = found.runs
-    metrics = list(dict.fromkeys(name for run in runs for name in _values(run.result)))
-    with styled() as pen:
-        results = [run.result for run in reversed(runs)]
-        drawings = words.drawn(
-            *(
-                (name, charts.by_date(pen, name, [_night(result, name) for result in results]))
-                for name in metrics[:_DRAWN]
-            )
-        )
-    rows = [
-        *(_row(run, metrics[:_METRICS]) for run in runs),
-        *(_unended_row(run, metrics[:_METRICS], now_s) for run in found.unended),
-    ]
+    metrics = list(dict.fromkeys(name for run in found.runs for name in _values(run.result)))
+    results = [run.result for run in reversed(found.runs)]
+    rows = [*_rows(found.runs, metrics[:_METRICS]), *(_unended_row(run, now_s) for run in found.unended)]
+    columns = _columns(metrics[:_METRICS])
     rows.sort(key=lambda row: natural_key(row["run_id"]), reverse=True)
     nothing = {"title": "No run has ended yet", "tone": "plain", "reason": "", "run_id": "", "link": ""}
     return words.fill(
@@ -157,19 +152,30 @@ def index_page(found: IndexedRuns, now_s: float) -> bytes:
         name=found.name,
         latest=next((row for row in rows if row["tone"] != _UNDER_WAY), nothing),
         tiles=_tiles(found, [row["tone"] for row in rows]),
-        charts=drawings if len(runs) > 1 else [],
-        metrics=metrics[:_METRICS],
-        runs=rows,
-        has_dates=any(run.result.date and run.result.date != run.result.run_id for run in runs),
+        figures=_drawn(results, metrics[:_DRAWN]) if len(results) > 1 else None,
+        runs=table("Runs", columns, [row["cells"] for row in rows[:_UNFOLDED]]),
+        earlier=table("Earlier runs", columns, [row["cells"] for row in rows[_UNFOLDED:]]),
+        earlier_title=f"{len(rows) - _UNFOLDED} earlier runs",
         more=f"{found.older:,} older runs are not shown." if found.older else "",
     )
 
 
-def _tiles(found: IndexedRuns, tones: Sequence[Tone]) -> list[tuple[str, str, str]]:
+def _drawn(results: Sequence[RunResult], metrics: Sequence[str]) -> words.Figures:
+    axis = axis_of([(result.date, result.run_id, result.started) for result in results])
+
+    def draw(name: str) -> words.Drawing:
+        nights = [_night(result, name, at) for result, at in zip(results, axis.places, strict=True)]
+        return lambda pen: by_date(pen, name, axis, nights)
+
+    with styled() as pen:
+        return words.figures(pen, *((name, draw(name)) for name in metrics))
+
+
+def _tiles(found: IndexedRuns, tones: Sequence[Tone]) -> list[words.Tile]:
     tiles = []
     if found.current is not None:
         of = next((r.result.run_id for r in found.runs if published_version(r.result) == found.current), "")
-        tiles.append(("current version", str(found.current), of and f"of {of}"))
+        tiles.append(words.Tile("current version", str(found.current), of and f"of {of}"))
     recent = [tone for tone in tones if tone != _UNDER_WAY][:_RECENT]
     counts: dict[str, tuple[Tone, ...]] = {
         "with a model": ("good", "worse"),
@@ -177,44 +183,63 @@ def _tiles(found: IndexedRuns, tones: Sequence[Tone]) -> list[tuple[str, str, st
         "failed": ("bad",),
     }
     over = f"of the last {len(recent)}"
-    tiles += [(what, str(sum(tone in of for tone in recent)), over) for what, of in counts.items()]
-    return tiles
+    return tiles + [words.Tile(what, str(sum(tone in of for tone in recent)), over) for what, of in counts.items()]
 
 
-def _unended_row(run: UnendedRun, metrics: Sequence[str], now_s: float) -> dict[str, Any]:
+def _columns(metrics: Sequence[str]) -> list[TableColumn]:
+    return [
+        TableColumn("run", "run"),
+        TableColumn("date", "date"),
+        TableColumn("ended", "ended", "w fills"),
+        *(TableColumn(f"metric {name}", name, "n") for name in metrics),
+        TableColumn("rows", "rows", "n"),
+        TableColumn("took", "took", "n"),
+        TableColumn("began", "began", "n"),
+    ]
+
+
+def _unended_row(run: UnendedRun, now_s: float) -> dict[str, Any]:
     head = headline_of_unended(run.word, now_s)
-    return {
-        "run_id": run.run_id,
-        "link": run.page,
-        "date": "",
-        "title": head.title,
-        "tone": head.tone,
-        "reason": head.reason,
-        "figures": [""] * len(metrics),
-        "version": "",
-        "rows": "",
-        "took": "",
-        "began": "",
-    }
+    return _row_of(run.run_id, run.page, head)
 
 
-def _row(run: IndexedRun, metrics: Sequence[str]) -> dict[str, Any]:
-    result, head = run.result, headline_of(run.result)
-    values, version = _values(result), published_version(result)
-    began = dt.datetime.fromisoformat(result.started).astimezone(dt.UTC) if result.started else None
-    return {
-        "run_id": result.run_id,
-        "link": run.page,
-        "date": result.date,
-        "title": head.title,
-        "tone": head.tone,
-        "reason": head.reason,
-        "figures": [words.figure(values.get(name)) for name in metrics],
-        "version": "" if version is None else str(version),
-        "rows": f"{result.rows_trained:,}" if result.rows_trained else "",
-        "took": charts.length(result.duration_s),
-        "began": "" if began is None else f"{began:%Y-%m-%d %H:%M}",
-    }
+def _row_of(run_id: str, link: str, head: Headline, **cells: str | Cell) -> dict[str, Any]:
+    shown = {"run": Cell(run_id, link=link), "ended": Cell(head.title, head.tone, more=head.reason), **cells}
+    return {"run_id": run_id, "link": link, **head._asdict(), "cells": shown}
+
+
+def _rows(runs: Sequence[IndexedRun], metrics: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yields the rows of runs that have ended, the last first."""
+    signs = {name: jumps([_values(run.result).get(name) for run in reversed(runs)]) for name in metrics}
+    for n, run in enumerate(runs):
+        result = run.result
+        beside = {} if result.comparison is None else result.comparison.champion_metrics
+        figures = {}
+        for name, value in _values(result).items():
+            by = signs.get(name, {}).get(len(runs) - 1 - n, 0.0)
+            mark = (
+                "" if not by else " \N{BLACK UP-POINTING TRIANGLE}" if by > 0 else " \N{BLACK DOWN-POINTING TRIANGLE}"
+            )
+            champion = f"champion {words.number(beside[name])}" if name in beside else ""
+            figures[f"metric {name}"] = Cell(f"{words.number(value)}{mark}", more=champion)
+        yield _row_of(
+            result.run_id,
+            run.page,
+            headline_of(result),
+            date="" if result.date == result.run_id else result.date,
+            rows=words.number(result.rows_trained, whole=True) if result.rows_trained else "",
+            took=words.length(result.duration_s),
+            began=_began(result),
+            **figures,
+        )
+
+
+def _began(result: RunResult) -> str:
+    """Returns when a run began; the time alone, if the day is that of its id."""
+    if not result.started:
+        return ""
+    began = dt.datetime.fromisoformat(result.started).astimezone(dt.UTC)
+    return f"{began:%H:%M}" if f"{began:%Y-%m-%d}" == result.run_id else f"{began:%Y-%m-%d %H:%M}"
 
 
 def _values(result: RunResult) -> dict[str, float]:
@@ -222,10 +247,10 @@ def _values(result: RunResult) -> dict[str, float]:
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
-def _night(result: RunResult, metric: str) -> charts.DatedMetric:
+def _night(result: RunResult, metric: str, at: float) -> DatedMetric:
     champion = None if result.comparison is None else result.comparison.champion_metrics.get(metric)
-    return charts.DatedMetric(
-        day=result.date or result.run_id,
+    return DatedMetric(
+        at=at,
         value=_values(result).get(metric),
         champion=champion if champion is not None and math.isfinite(champion) else None,
         published=published_version(result) is not None,

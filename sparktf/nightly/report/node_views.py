@@ -2,16 +2,39 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from sparktf.nightly.report import charts, words
 from sparktf.nightly.report.charts import AttemptBar, MarkedBar
 from sparktf.nightly.report.drawing import Pen
+from sparktf.nightly.report.page_tables import Cell, TableColumn, table
 from sparktf.nightly.report.stored import SeenAttempt, StoredRun
 from sparktf.results.result import NodeResult
 
 _NODES = 60
 """The most nodes in the table, those that waited longest first."""
+
+_NODE_COLUMNS = [
+    TableColumn("node", "node"),
+    TableColumn("host", "host"),
+    TableColumn("rows", "rows", "n"),
+    TableColumn("rate", "rows/s", "n"),
+    TableColumn("waited", "waited for rows", "n"),
+    TableColumn("read", "read", "n"),
+    TableColumn("local", "on its own host", "n"),
+    TableColumn("log", "log", "t"),
+]
+
+_ATTEMPT_COLUMNS = [
+    TableColumn("number", "attempt"),
+    TableColumn("ended", "ended", "w"),
+    TableColumn("began", "began"),
+    TableColumn("took", "took", "n"),
+    TableColumn("steps", "updates", "n"),
+    TableColumn("workers", "workers", "n"),
+    TableColumn("hosts", "hosts", "t"),
+]
 
 _HOSTS = 6
 _ATTEMPTS = 50
@@ -28,26 +51,22 @@ def nodes_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
     read.sort(key=lambda share: share.part / share.whole if share.whole else 1.0)
     size, unit = _size(max((share.whole for share in read), default=0.0))
     read = [MarkedBar(label, part / size, whole / size) for label, part, whole in read]
-    drawings = words.drawn(
-        ("rows a second, over time", charts.throughput(pen, attempts)),
-        (
-            "waiting for rows",
-            charts.shares(pen, waiting, "seconds", ("waited", "trained"), _said("Waited for rows", waiting)),
-        ),
-        (
-            "read beside the data",
-            charts.shares(pen, read, unit, ("own host", "other hosts"), _said("Read on its own host", read)),
-        ),
+    waited, beside = _said("Waited for rows", waiting), _said("Read on its own host", read)
+    figures = words.figures(
+        pen,
+        ("rows a second, over time", lambda pen: charts.throughput(pen, attempts)),
+        ("waiting for rows", lambda pen: charts.shares(pen, waiting, "seconds", ("waited", "trained"), waited)),
+        ("read beside the data", lambda pen: charts.shares(pen, read, unit, ("own host", "other hosts"), beside)),
     )
-    if not drawings and not nodes:
+    if not figures.charts and not nodes:
         return None
     rows = sorted(nodes, key=lambda n: -n.input.wait_s)[:_NODES]
     rows.sort(key=nodes.index)
     hidden = len(nodes) - len(rows)
     return {
         "summary": _summary(run),
-        "charts": drawings,
-        "rows": [_row(node, last) for node in rows],
+        "figures": figures,
+        "table": table("Nodes of the last attempt", _NODE_COLUMNS, [_row(node, last) for node in rows]),
         "more": f"{hidden:,} more nodes, which waited less, are in result.json." if hidden else "",
     }
 
@@ -62,8 +81,12 @@ def attempts_view(pen: Pen, run: StoredRun, now_s: float) -> dict[str, Any] | No
         if a.began_s
     ]
     seconds = {} if result is None else result.seconds
-    drawings = words.drawn(("time by phase", charts.phases(pen, seconds)), ("attempts", charts.timeline(pen, spans)))
-    if not drawings and not told.attempts:
+    figures = words.figures(
+        pen,
+        ("time by phase", lambda pen: charts.phases(pen, seconds)),
+        ("attempts", lambda pen: charts.timeline(pen, spans)),
+    )
+    if not figures.charts and not told.attempts:
         return None
     notes = []
     if len(told.began_s) > 1:
@@ -71,7 +94,9 @@ def attempts_view(pen: Pen, run: StoredRun, now_s: float) -> dict[str, Any] | No
     if len(told.attempts) > _ATTEMPTS:
         notes.append(f"The last {_ATTEMPTS} of {len(told.attempts):,} attempts:")
     rows = [_attempt(a, now_s) for a in told.attempts[-_ATTEMPTS:]]
-    return {"notes": notes, "charts": drawings, "rows": rows}
+    for row, before in reversed(list(pairwise(reversed(rows)))):
+        row["hosts"] = "the same" if row["hosts"] == before["hosts"] else row["hosts"]
+    return {"notes": notes, "figures": figures, "table": table("Attempts", _ATTEMPT_COLUMNS, rows)}
 
 
 def _nodes(attempt: SeenAttempt | None) -> tuple[NodeResult, ...]:
@@ -83,7 +108,7 @@ def _place(node: NodeResult) -> str:
 
 
 def _said(what: str, shares: list[MarkedBar]) -> str:
-    known = [f"{share.label} {share.part / share.whole:.0%}" for share in shares[:12] if share.whole]
+    known = [f"{share.label} {words.percent(share.part / share.whole)}" for share in shares[:12] if share.whole]
     return f"{what}: {', '.join(known)}"
 
 
@@ -101,7 +126,8 @@ def _summary(run: StoredRun) -> str:
     said = []
     if result.locality is not None:
         nbytes = sum(read for read, _ in result.host_nbytes.values())
-        said.append(f"{words.nbytes(nbytes)} were read, {result.locality:.0%} of them on the reader's own host.")
+        own = words.percent(result.locality)
+        said.append(f"{words.nbytes(nbytes)} were read, {own} of them on the reader's own host.")
     if result.waiting_share is not None:
         said.append(f"Training waited for rows {words.percent(result.waiting_share)} of the time.")
     if result.attempts and result.attempts[-1].advice:
@@ -109,7 +135,7 @@ def _summary(run: StoredRun) -> str:
     return " ".join(said)
 
 
-def _row(node: NodeResult, attempt: SeenAttempt | None) -> dict[str, Any]:
+def _row(node: NodeResult, attempt: SeenAttempt | None) -> dict[str, str | Cell]:
     samples = None if attempt is None else attempt.samples
     counts = () if samples is None else samples.rows.get(node.node, ())
     rows = sum(node.input.rows.values()) or (node.made.rows if node.made else 0)
@@ -121,12 +147,11 @@ def _row(node: NodeResult, attempt: SeenAttempt | None) -> dict[str, Any]:
         "node": node.node,
         "host": node.host,
         "rows": f"{rows:,}",
-        "rate": f"{rate:,.0f}" if rate else "",
+        "rate": words.number(rate, whole=True) if rate else "",
         "waited": words.percent(waited),
         "read": words.nbytes(node.nbytes) if node.nbytes else "",
         "local": words.percent(local),
-        "log": node.log,
-        "is_address": node.log.startswith(("http://", "https://")),
+        "log": Cell("log", link=node.log) if node.log.startswith(("http://", "https://")) else node.log,
     }
 
 
@@ -148,7 +173,7 @@ def _attempt(attempt: SeenAttempt, now_s: float) -> dict[str, str]:
     return {
         "number": str(attempt.number),
         "began": words.moment(attempt.began_s),
-        "took": charts.length(took_s),
+        "took": words.length(took_s),
         "steps": f"{attempt.from_step:,} to {reached:,}",
         "workers": str(attempt.workers),
         "hosts": shown,

@@ -118,9 +118,11 @@ class UserModel:
         self.flavour = _flavour(self.model, config.model)
         check_compiled(self.model, config.model, self.flavour)
         self.spec = spec
+        self._measures = trains and not unseen and self.has_metrics
         check_inputs(self.model, spec)
         check_targets(self.model, spec, self.losses())
-        self.layout = Layout(spec, tuple(getattr(self.model, "output_names", None) or ()))
+        names = tuple(getattr(self.model, "output_names", None) or ())
+        self.layout = Layout(spec, names, config.train.class_weight)
         with naming_tensors(spec), recording() if unseen else nullcontext():
             if unseen:
                 self._build_variables()
@@ -165,17 +167,21 @@ class UserModel:
         return [tensorflow_variable(variable) for variable in self.model.trainable_variables]
 
     def _build_variables(self) -> None:
-        """Creates every variable, also of the losses, now: inside a replica it would be too late."""
+        """Creates every variable, also of losses and metrics, now: inside a replica it would be too late."""
         rows = example(self.spec)
         y_pred = self.model(self.layout.x(rows), training=False)
         self.layout.fit_outputs(y_pred)
         if self.flavour == "keras":  # without regularisers, which would read the weights
             self.model._compile_loss(self.layout.y(rows), y_pred, self.layout.sample_weight(rows))
+        if self._measures and self.flavour == "keras":
+            self.measure(rows, y_pred)
+        elif self._measures:  # outside of a replica its metrics can be made, but not be added to
+            self.model.compiled_metrics.build(y_pred, self.layout.y(rows))
 
     def compute_loss(self, rows: Tensors, y_pred: Any, *, training: bool) -> Any:
         """Returns the total loss of the rows: mean over rows and loss weights, plus regularisers."""
-        layout = self.layout
-        return self.loss_of(layout.y(rows), y_pred, layout.sample_weight(rows), x=layout.x(rows), training=training)
+        layout, weight = self.layout, self.layout.sample_weight(rows, training=training)
+        return self.loss_of(layout.y(rows), y_pred, weight, x=layout.x(rows), training=training)
 
     def loss_of(self, y: Any, y_pred: Any, weight: Any, *, x: Any = None, training: bool = False) -> Any:
         """As `compute_loss`, given the parts of rows; Keras's own losses do not use `x`."""
@@ -183,7 +189,9 @@ class UserModel:
             return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight, training=training)
         return self.model.compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=weight)
 
-    def gradients(self, rows: Tensors, scale: Any, values: Sequence[Any] = ()) -> tuple[Any, list[Any]]:
+    def gradients(
+        self, rows: Tensors, scale: Any, values: Sequence[Any] = (), *, measures: bool = False
+    ) -> tuple[Any, list[Any]]:
         """Returns `scale` times the loss of the rows, and its gradients by trainable variables and by `values`.
 
         The gradient by an unused variable is None. Under a strategy both Keras flavours divide the loss, regularisers
@@ -195,7 +203,26 @@ class UserModel:
             loss = tf.cast(self.compute_loss(rows, y_pred, training=True), tf.float32) * scale
             # Scaled by `loss_scale_factor`, by which `apply` divides the gradients.
             scaled = self.optimizer.scale_loss(loss) if self.flavour == "keras" else loss
+        if measures:
+            self.measure(rows, y_pred)
         return loss, tape.gradient(scaled, [*self.trained(), *values])
+
+    def measure(self, rows: Tensors, y_pred: Any) -> None:
+        """Adds training rows to the compiled metrics."""
+        layout = self.layout
+        y, weight = layout.y(rows), layout.sample_weight(rows, training=True)
+        if self.flavour == "keras":
+            self.model.compute_metrics(layout.x(rows), y, y_pred, weight)
+        else:  # whose compute_metrics also looks at the results, which a replica must not
+            self.model.compiled_metrics.update_state(y, y_pred, weight)
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether the model is compiled with metrics."""
+        kept = self.model._compile_metrics if self.flavour == "keras" else self.model.compiled_metrics
+        return kept is not None and any(
+            _is_given(getattr(kept, name, None)) for name in ("_user_metrics", "_user_weighted_metrics")
+        )
 
     def losses(self) -> list[Any]:
         """Returns the loss objects, functions and names that the user compiled with."""
@@ -206,6 +233,11 @@ class UserModel:
     def output_losses(self) -> list[Any]:
         """Returns Keras 3's own metrics of each output's loss, which weight a batch of unknown size as one row."""
         return list(self.model._compile_loss.metrics) if self.flavour == "keras" else []
+
+    def loss_metrics(self) -> list[Any]:
+        """Returns Keras's own metrics of the losses of the outputs."""
+        container = self.model._compile_loss if self.flavour == "keras" else self.model.compiled_loss
+        return list(container.metrics)
 
     def check_losses(self) -> None:
         """Checks what only a call shows; in a replica, once a first `compute_loss` has made Keras's loss objects.
@@ -265,6 +297,10 @@ def _flavour(model: Any, name: str) -> Flavour:
         if cls.__name__ == "Model" and package in ("keras", "tf_keras"):
             return "keras" if package == "keras" else "tf_keras"
     raise ModelContractError(f"model: {name} returned {type(model).__name__}, not a compiled Keras model")
+
+
+def _is_given(metrics: Any) -> bool:
+    return any(metric is not None for metric in _leaves(metrics))
 
 
 def _noting_one_number(loss: Any, found: list[Any]) -> Callable[[Any, Any], Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -108,8 +108,22 @@ class Layout:
     A single input or output is passed bare; several as a dict by name, or as a list if the model's call returns a list.
     """
 
-    def __init__(self, spec: FeedSpec, output_names: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, spec: FeedSpec, output_names: tuple[str, ...] = (), class_weight: Mapping[int, float] | None = None
+    ) -> None:
+        """Takes the names of the outputs, if they are known, and the weights of classes in training.
+
+        Raises:
+            ModelContractError: classes have weights, and a row has several.
+        """
         self._spec = spec
+        self._classes = sorted((class_weight or {}).items())
+        if self._classes and len(spec.targets[0].shape) > 1:
+            target = spec.targets[0]
+            raise ModelContractError(
+                f"train.class_weight needs one class for each row, and data.targets.{target.name} has rows of shape "
+                f"{target.shape}: weight the rows by data.sample_weight"
+            )
         self._output_names = output_names
         self._outputs_are_list = False
         self._expand: frozenset[str] = frozenset()
@@ -153,8 +167,11 @@ class Layout:
         x, y, weight = self.x(rows), self.y(rows), self.sample_weight(rows)
         return (x, y) if weight is None else (x, y, weight)
 
-    def sample_weight(self, rows: Tensors) -> Any:
-        """Returns the sample weights, if there are any."""
+    def sample_weight(self, rows: Tensors, *, training: bool = False) -> Any:
+        """Returns the sample weights, if there are any; in training those of classes."""
+        if training and self._classes:
+            weight = self._class_weight(rows[self._spec.targets[0].key])
+            return self._outputs({self._spec.targets[0].name: weight}, bare=not self._outputs_are_list)
         weights = {w.name: rows[w.key] for w in self._spec.weights}
         if not weights:
             return None
@@ -165,6 +182,16 @@ class Layout:
         elif len(self._spec.targets) == 1 and not self._outputs_are_list:
             return next(iter(weights.values()))
         return self._outputs({t.name: weights.get(t.name) for t in self._spec.targets}, bare=False)
+
+    def _class_weight(self, y: Any) -> Any:
+        """Returns the weight of each row's class, float32 [rows], as Keras has it; of one-hot rows that of the 1."""
+        if y.shape.rank == 2:
+            y = y[:, 0] if y.shape[1] == 1 else tf.argmax(y, axis=1)
+        classes = tf.cast(tf.round(tf.cast(y, tf.float64)), tf.int64)
+        known = tf.constant([number for number, _ in self._classes], tf.int64)
+        weights = tf.constant([weight for _, weight in self._classes], tf.float32)
+        places = tf.minimum(tf.searchsorted(known, classes), len(self._classes) - 1)
+        return tf.where(tf.gather(known, places) == classes, tf.gather(weights, places), 1.0)
 
     def _outputs(self, by_name: dict[str, Any], *, bare: bool) -> Any:
         if bare:

@@ -5,8 +5,9 @@ The leader decides, and a sum over all nodes spreads the decision, since metrics
 
 from __future__ import annotations
 
+import math
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,7 +25,18 @@ from sparktf.trainer.node.position import Position
 from sparktf.trainer.node.user_callbacks import UserCallbacks
 from sparktf.trainer.node.weights import Weights
 
-_STOP, _REDUCE = "train.early_stopping", "train.reduce_lr_on_plateau"
+
+class EpochMetrics(Protocol):
+    """The metrics of the rows of an epoch, each as it was trained; called on all nodes."""
+
+    def begin(self) -> None:
+        """Forgets all rows."""
+
+    def take(self) -> dict[str, float]:
+        """Returns the metrics by name, without losses."""
+
+
+_STOP, _REDUCE, _CALLBACKS = "train.early_stopping", "train.reduce_lr_on_plateau", "train.callbacks"
 
 
 class EpochEnd:
@@ -34,12 +46,20 @@ class EpochEnd:
         stopped: Why training ended with epochs left; on the leader only.
     """
 
-    def __init__(self, member: Member, weights: Weights, optimizer: Any, exchange: Exchange) -> None:
+    def __init__(
+        self,
+        member: Member,
+        weights: Weights,
+        optimizer: Any,
+        exchange: Exchange,
+        measured: EpochMetrics | None = None,
+    ) -> None:
         spec = member.place.spec
         self.stopped: Stopped | None = None
         self._member = member
         self._weights = weights
         self._exchange = exchange
+        self._measured = measured
         self._train = spec.config.train
         self._validates = spec.config.data.validation is not None
         self._trained: tuple[Evaluation, ...] = spec.restore.training if spec.restore else ()
@@ -47,6 +67,9 @@ class EpochEnd:
         self._optimizer = optimizer
         self._rate: LearningRate | None = None
         self._callbacks: UserCallbacks | None = None
+        self._tells_rate = self._train.reduce_lr_on_plateau is not None
+        restore = spec.restore
+        self._rest_of = restore.cursor.epoch if restore is not None and restore.cursor.rows else None
         self._limit = spec.time_limit
         self._call_s = 0.0
         self._asked_s: float | None = None
@@ -62,12 +85,15 @@ class EpochEnd:
         """
         if self._train.reduce_lr_on_plateau is not None:
             self._rate = LearningRate(self._optimizer, _REDUCE)
+        elif self._train.callbacks is not None and LearningRate.is_settable(self._optimizer):
+            self._rate = LearningRate(self._optimizer, _CALLBACKS)
         self._rules = {key: self._rule(key, watched) for key, watched in self._train.watched().items()}
         if self._train.callbacks is not None:
             model = self._weights.copied()
             if self._member.place.leads:
                 place = self._member.place
                 self._callbacks = UserCallbacks(place.spec.config, model, place.listening)
+                self._tells_rate |= self._callbacks.schedule_rates
 
     def _rule(self, key: str, watched: WatchedMetric) -> KeepRule:
         if self._validates and not self._weights.metrics:
@@ -76,18 +102,53 @@ class EpochEnd:
         return metric_rule(watched.metric, watched.mode, names, (f"{key}.metric", f"{key}.mode"))
 
     def begun(self, epoch: int) -> None:
-        """Called when an epoch, or the rest of one, begins."""
+        """Called when an epoch, or the rest of one, begins; on all nodes."""
+        if self._measured is not None:
+            self._measured.begin()
+        if self._train.callbacks is None:
+            return
+        rate = self._hold_rate()
         if self._callbacks is not None:
             self._callbacks.begun(epoch)
+        # The rest of an epoch goes on with the rate that its beginning was given, which the checkpoint has.
+        self._spread_rate(rate if epoch == self._rest_of else self._wished_rate())
+        self._rest_of = None
+
+    def _hold_rate(self) -> float:
+        """Gives the callbacks' copy the learning rate that is in force; returns it, NaN for a schedule."""
+        rate = self._rate.get() if self._rate is not None else math.nan
+        if self._callbacks is not None and self._rate is not None:
+            self._callbacks.rate = rate
+        return rate
+
+    def _wished_rate(self) -> float:
+        """Returns the learning rate that the callbacks have left in their copy; NaN without them, or for a schedule."""
+        return self._callbacks.rate if self._callbacks is not None and self._rate is not None else math.nan
+
+    def _spread_rate(self, rate: float) -> None:
+        """Sets the learning rate on all nodes to the leader's wish; called on all."""
+        if self._rate is None:
+            return
+        [wish] = self._exchange.from_leader([np.array([rate], np.float64)])
+        self._take_rate(float(wish[0]))
+
+    def _take_rate(self, rate: float) -> None:
+        """Sets the learning rate on this node, and in the callbacks' copy; leaves both where it is NaN."""
+        if self._rate is None or math.isnan(rate):
+            return
+        self._rate.set(rate)
+        if self._callbacks is not None:
+            self._callbacks.rate = rate
 
     def trained(self, position: Position) -> None:
         """Reports the training loss of an epoch, before its checkpoint."""
         self._asked_s = None  # the time until the next epoch belongs to no call
         self._trained_s = time.monotonic()
-        loss = position.epoch_loss
+        loss, measured = position.epoch_loss, {} if self._measured is None else self._measured.take()
         if not loss.rows:
             return
-        values = {"loss": loss.mean} | ({} if self._rate is None else {"learning_rate": self._rate.get()})
+        rate = {"learning_rate": self._rate.get()} if self._rate is not None and self._tells_rate else {}
+        values = {"loss": loss.mean, **measured, **rate}
         told = Evaluation(epoch=position.epoch, step=position.step, rows=loss.rows, values=values)
         self._trained = merged_evaluations((*self._trained, told))
         self._member.output.metrics(Stream.TRAIN, position, told.rows, told.values)
@@ -134,15 +195,15 @@ class EpochEnd:
         goes_on = self._member.extent.epoch_after(position) is not None
         if self._train.callbacks is not None:
             self._weights.copied()
-        rate = 0.0
+        rate = math.nan
         if self._member.place.leads:
+            self._hold_rate()
             stopped = None if ended is None else self._after(ended, position)
             stopped = stopped or self._out_of_time(position)
             self.stopped = stopped if goes_on else None
-            rate = 0.0 if ended is None else self._lower_rate(ended)
+            rate = math.nan if ended is None else self._lower_rate(ended) or self._wished_rate()
         is_over, rate = self._exchange.from_leader([np.array([self.stopped is not None, rate], np.float64)])[0]
-        if rate and self._rate is not None:
-            self._rate.set(float(rate))
+        self._take_rate(float(rate))
         if self._callbacks is not None and (is_over or not goes_on):
             self._callbacks.end(self._logs(position.epoch if ended is None else ended))
         return bool(is_over)
@@ -230,12 +291,17 @@ class LearningRate:
             ModelContractError: the optimizer follows a schedule.
         """
         rate = getattr(optimizer, "_learning_rate", None)
-        if not hasattr(rate, "assign"):
+        if not self.is_settable(optimizer):
             raise ModelContractError(
                 f"{key} sets the learning rate, but {type(optimizer).__name__} follows a schedule: compile the model "
                 "with a number"
             )
         self._variable = tensorflow_variable(rate)
+
+    @staticmethod
+    def is_settable(optimizer: Any) -> bool:
+        """Whether the optimizer's learning rate is a number, and not a schedule."""
+        return hasattr(getattr(optimizer, "_learning_rate", None), "assign")
 
     def get(self) -> float:
         """Returns the value, this node's of a distributed variable."""

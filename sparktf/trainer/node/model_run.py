@@ -10,7 +10,7 @@ from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.node.begun_from import first_weights
 from sparktf.trainer.node.checkpoint import Checkpoint
-from sparktf.trainer.node.epoch_end import EpochEnd
+from sparktf.trainer.node.epoch_end import EpochEnd, EpochMetrics
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.weights import PlainCopy, Weights
@@ -41,17 +41,19 @@ class ModelRun(ABC):
         copy: PlainCopy,
         checkpoint: Checkpoint,
         exchange: Exchange,
+        measured: EpochMetrics | None = None,
         reads: bool = True,
     ) -> None:
         """Gives the model the weights that this attempt begins with; `checkpoint` has model and optimizer.
 
         Args:
+            measured: The metrics of the rows as they are trained; None where nobody measures them.
             reads: Whether this node reads them; else another one gives it its values.
         """
         self._member = member
         self._model = model
         self._weights = Weights(member, copy, exchange)
-        self._epoch_end = EpochEnd(member, self._weights, model.optimizer, exchange)
+        self._epoch_end = EpochEnd(member, self._weights, model.optimizer, exchange, measured)
         restored = member.saves.restore(checkpoint, model.flavour, reads=reads)
         self._carried = None if restored or not reads else first_weights(member.place, model, build)
 

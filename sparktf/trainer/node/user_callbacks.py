@@ -1,4 +1,4 @@
-"""The user's Keras callbacks: they are called for epochs, and may end the training, but not change it."""
+"""The user's Keras callbacks: they are called for epochs, and may end the training or set its learning rate."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError
 from sparktf.trainer.model.model import load_named
+from sparktf.trainer.model.trackables import tensorflow_variable, value_of
 
 _KEY = "train.callbacks"
 _NEVER_CALLED = tuple(
@@ -16,9 +17,9 @@ _NEVER_CALLED = tuple(
     for what in ("batch", "train_batch", "test_batch", "predict_batch", "test", "predict")
     for when in ("begin", "end")
 )
+_SCHEDULER = "LearningRateScheduler"
 _INSTEAD = {
     "ReduceLROnPlateau": "train.reduce_lr_on_plateau",
-    "LearningRateScheduler": "a schedule in the optimizer",
     "BackupAndRestore": "the checkpoints of the run",
     "SwapEMAWeights": "use_ema in the optimizer, whose averages are evaluated and exported",
 }
@@ -56,6 +57,20 @@ class UserCallbacks:
                 callback.set_params({"epochs": config.train.epochs, "steps": None, "verbose": 0})
                 callback.set_model(model)
                 callback.on_train_begin()
+
+    @property
+    def schedule_rates(self) -> bool:
+        """Whether one sets the learning rate by itself, which Keras then reports after each epoch."""
+        return any(cls.__name__ == _SCHEDULER for callback in self._callbacks for cls in type(callback).__mro__)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of their copy, which they may set between epochs; its optimizer follows no schedule."""
+        return float(value_of(self._model.optimizer.learning_rate))
+
+    @rate.setter
+    def rate(self, value: float) -> None:
+        tensorflow_variable(self._model.optimizer.learning_rate).assign(value)
 
     def begun(self, epoch: int) -> None:
         with self._listening():

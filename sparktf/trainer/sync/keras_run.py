@@ -9,6 +9,7 @@ from typing import Any
 from sparktf.sequence import Stream
 from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
+from sparktf.trainer.model.training_metrics import TrainingMetrics
 from sparktf.trainer.node.checkpoint import LocalCheckpoint
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.model_run import ModelRun
@@ -52,7 +53,16 @@ class KerasRun(ModelRun):
         copy = CopyOfVariables(model, plain, checkpoint)
         self._state = MemberState(exchange, model) if is_own else None
         reads = exchange.leads or self._state is None
-        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, exchange=exchange, reads=reads)
+        super().__init__(
+            member,
+            model,
+            build,
+            copy=copy,
+            checkpoint=checkpoint,
+            exchange=exchange,
+            measured=TrainingMetrics(model, exchange, distributed=not is_own and replicas > 1),
+            reads=reads,
+        )
         if self._state is not None:
             self._state.take_leaders()
         self._loop: SyncLoop = self._make_loop(update, exchange)

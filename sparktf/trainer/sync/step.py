@@ -63,6 +63,7 @@ class UpdateFunction:
         # Keras divides each replica's losses by their number in the strategy, which may not know of other nodes.
         self._divisor = int(strategy.num_replicas_in_sync)
         self._ragged = any(feature.ragged for feature in model.spec.features)
+        self._measures = model.has_metrics
         self._uncounted: set[int] = set()
         self._ids: dict[int, list[int | None]] = {}
         self._check_ragged()
@@ -143,7 +144,7 @@ class UpdateFunction:
 
     def _weighted(self, rows: Tensors, weight: Any) -> tuple[Any, list[Any]]:
         """Returns this replica's share of the loss and of every gradient (None for an unused variable)."""
-        loss, gradients = self._model.gradients(rows, weight * self._divisor)
+        loss, gradients = self._model.gradients(rows, weight * self._divisor, measures=self._measures)
         if self._total is not None:
             gradients = self._model.tables.joined(gradients)
         if self._ragged and self._is_padded:

@@ -141,7 +141,7 @@ def synchronous(spark: SparkSession, folder: str) -> DataFrame:
     )
     said = ""
     try:
-        cluster.train(spark.sparkContext.parallelize([(1, "a"), (2, {"at": Path("b")})], 1), 1)
+        cluster.train(spark.sparkContext.parallelize([(1, "a"), (2, {"at": Path("b")})], 1))
     except SparkTFError as error:
         said = str(error)
     cluster.train(rows)

@@ -26,42 +26,11 @@ def meet(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket:
     """
     found = None
     while found is None:
-        found = _connection(place) or _begun(place, begin)
+        found = connection_to(place) or _begun(place, begin)
     return found
 
 
-def forget(place: Path) -> None:
-    """Removes the socket of a server that has ended, unless another server has begun there since."""
-    with suppress(OSError):  # the next caller of `meet` removes it, too
-        if (found := _connection(place)) is None:
-            place.unlink()
-        else:
-            found.close()
-
-
-def _begun(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket | None:
-    """Starts a server at a place, unless another process was quicker; returns a connection, None to try again."""
-    own = place.with_name(f"{place.name}-{uuid.uuid4().hex[:8]}")
-    with ExitStack() as stack, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-        listening.bind(_short(own, stack))
-        stack.callback(own.unlink)
-        own.chmod(0o600)
-        listening.listen()
-        try:
-            place.hardlink_to(own)
-        except FileExistsError:
-            if (found := _connection(place)) is None:
-                place.unlink(missing_ok=True)  # its server is dead
-            return found
-        try:
-            begin(listening)
-        except BaseException:
-            place.unlink()
-            raise
-        return _connection(place)  # succeeds while this process listens, too, whatever became of the server
-
-
-def _connection(place: Path) -> socket.socket | None:
+def connection_to(place: Path) -> socket.socket | None:
     """Returns a connection to the server at a place; None if none listens.
 
     Raises:
@@ -81,6 +50,37 @@ def _connection(place: Path) -> socket.socket | None:
             connection.close()
             raise
         return connection
+
+
+def forget(place: Path) -> None:
+    """Removes the socket of a server that has ended, unless another server has begun there since."""
+    with suppress(OSError):  # the next caller of `meet` removes it, too
+        if (found := connection_to(place)) is None:
+            place.unlink()
+        else:
+            found.close()
+
+
+def _begun(place: Path, begin: Callable[[socket.socket], None]) -> socket.socket | None:
+    """Starts a server at a place, unless another process was quicker; returns a connection, None to try again."""
+    own = place.with_name(f"{place.name}-{uuid.uuid4().hex[:8]}")
+    with ExitStack() as stack, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(_short(own, stack))
+        stack.callback(own.unlink)
+        own.chmod(0o600)
+        listening.listen()
+        try:
+            place.hardlink_to(own)
+        except FileExistsError:
+            if (found := connection_to(place)) is None:
+                place.unlink(missing_ok=True)  # its server is dead
+            return found
+        try:
+            begin(listening)
+        except BaseException:
+            place.unlink()
+            raise
+        return connection_to(place)  # succeeds while this process listens, too, whatever became of the server
 
 
 def _short(place: Path, stack: ExitStack) -> str:
