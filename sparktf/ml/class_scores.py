@@ -47,8 +47,13 @@ def class_scores(
     return ClassScores(
         array_to_vector(raw).alias("raw", metadata=vectors),
         array_to_vector(probability).alias("probability", metadata=vectors),
-        likeliest.alias("prediction", metadata={"ml_attr": {"type": "nominal", "num_vals": classes}}),
+        never_null(likeliest).alias("prediction", metadata={"ml_attr": {"type": "nominal", "num_vals": classes}}),
     )
+
+
+def never_null(prediction: Column) -> Column:
+    """Returns a column that is not nullable, as predictions of Spark's own models: no row lacks one."""
+    return sql.coalesce(prediction, sql.lit(float("nan")))
 
 
 def _of_logit(logit: Column) -> tuple[Column, Column]:

@@ -8,6 +8,7 @@ from pyspark.sql import functions as sql
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError
+from sparktf.ml.class_scores import never_null
 from sparktf.ml.estimator import FittingStage
 from sparktf.ml.fitted import OUTPUT
 from sparktf.ml.labels import check_numbers
@@ -26,7 +27,8 @@ class KerasRegressionModel(PredictorModel, RegressionModel[Features]):  # type: 
     def _columns(self, output: Column, model: LoadedModel) -> dict[str, Column]:
         self._check(model)
         name = self.getPredictionCol()
-        return {name: output.cast("double").alias(name, metadata={"ml_attr": {}})} if name else {}
+        column = never_null(output.cast("double")).alias(name, metadata={"ml_attr": {}})
+        return {name: column} if name else {}
 
     def _check(self, model: LoadedModel) -> None:
         output = model.feed.outputs[0]

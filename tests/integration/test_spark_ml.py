@@ -101,13 +101,17 @@ def test_a_search_over_a_pipeline_of_classes_shares_its_nodes_and_is_saved_with_
     assert set(label) == {0, 1, 2}
     assert np.mean(prediction == label) > 0.85
     assert better > 0.8 > worse
-    assert reservations == 1, "of five fits"
+    assert reservations == 1, "of three fits"
     # Those of candidates have ended, or each of a large search would hold its memory for a minute.
     wait_for(
         "one process scores, the best model's",
         lambda: len(local.family.processes("sparktf.trainer.scoring")) == 1,
         within_s=20,
     )
+    [[accuracy, area, by_chance, said]] = local.collect("cases.stages:of_two", lake=str(rows))
+    assert accuracy > 0.8
+    assert area == pytest.approx(by_chance, abs=1e-3)
+    assert said.startswith("ModelContractError: the model tells 2 classes apart, and the labels (label) are of 3")
 
 
 def test_a_fit_in_a_searchs_thread_ends_when_all_jobs_are_cancelled_and_its_cluster_fits_again(

@@ -158,10 +158,9 @@ def searched(spark: SparkSession, lake: str, folder: str) -> DataFrame:
         assert isinstance(stage, KerasClassifier)
         assert (stage.uid, stage.extractParamMap()) == (estimator.uid, estimator.extractParamMap())
         best = search.fit(rows)
-        fitted = best.bestModel
-        assert isinstance(fitted, PipelineModel)
-        check_predictor(stages_of(fitted)[2], fitted.transform(rows), LogisticRegression(maxIter=20))
-        check_of_two(fitted.transform(rows).drop("rawPrediction", "probability", "prediction"), estimator)
+    fitted = best.bestModel
+    assert isinstance(fitted, PipelineModel)
+    check_predictor(stages_of(fitted)[2], fitted.transform(rows))
     best.write().save(f"{folder}/searched")
     loaded = TrainValidationSplitModel.load(f"{folder}/searched")
     assert loaded.validationMetrics == best.validationMetrics
@@ -180,21 +179,25 @@ def searched(spark: SparkSession, lake: str, folder: str) -> DataFrame:
     )
 
 
-def check_predictor(model: Any, scored: DataFrame, of_spark: LogisticRegression) -> None:
+MADE = ["rawPrediction", "probability", "prediction"]
+
+
+def check_predictor(model: Any, scored: DataFrame) -> None:
     """Checks a model against one of Spark's own, side by side: columns, types, attributes, evaluators, single rows."""
-    made = ["rawPrediction", "probability", "prediction"]
-    expected = of_spark.fit(scored.drop(*made))
-    beside = expected.transform(scored.drop(*made))
-    for name in made:
-        ours, theirs = scored.schema[name], beside.schema[name]
-        assert (ours.dataType, ours.metadata) == (theirs.dataType, theirs.metadata), name
+    rows = scored.drop(*MADE).cache()
+    expected = LogisticRegression(maxIter=5).fit(rows)
+    beside = expected.transform(rows)
     assert scored.columns == beside.columns
+    # With their types, their attributes for machine learning, and whether they are nullable.
+    assert scored.schema.fields[-3:] == beside.schema.fields[-3:]
     assert (model.numClasses, model.numFeatures) == (expected.numClasses, expected.numFeatures)
-    metrics: list[Any] = ["accuracy", "f1", "weightedPrecision", "logLoss"]  # its stubs do not know the last one
+    kept = scored.cache()
+    metrics: list[Any] = ["accuracy", "logLoss"]  # its stubs do not know the latter
     for metric in metrics:
         evaluator = MulticlassClassificationEvaluator(metricName=metric)
-        assert np.isfinite(evaluator.evaluate(scored)) and np.isfinite(evaluator.evaluate(beside)), metric
-    row = scored.head()
+        ours, theirs = evaluator.evaluate(kept), evaluator.evaluate(beside)
+        assert abs(ours - theirs) < 0.6, metric
+    row = kept.head()
     assert row is not None
     np.testing.assert_allclose(model.predictProbability(row.features), row.probability, rtol=1e-5)
     np.testing.assert_allclose(model.predictRaw(row.features), row.rawPrediction, rtol=1e-4, atol=1e-5)
@@ -203,27 +206,32 @@ def check_predictor(model: Any, scored: DataFrame, of_spark: LogisticRegression)
     summary = model.summary
     assert model.hasSummary and summary.totalIterations == len(summary.objectiveHistory) == 4
     assert summary.objectiveHistory == list(model.result.history["loss"])
-    # With thresholds that favour one class, Spark's model and ours predict it for all rows.
+    # A class whose threshold is 0 is predicted for all rows.
     thresholds = [1.0] * (model.numClasses - 1) + [0.0]
-    favoured = model.copy({model.thresholds: thresholds}).transform(scored.drop(*made)).select("prediction").distinct()
-    assert [row.prediction for row in favoured.collect()] == [model.numClasses - 1]
-    few = refusal(lambda: model.copy({model.thresholds: [0.5]}).transform(scored.drop(*made)))
+    favoured = model.copy({model.thresholds: thresholds}).transform(rows).select("prediction").collect()
+    assert {row.prediction for row in favoured} == {model.numClasses - 1}
+    few = refusal(lambda: model.copy({model.thresholds: [0.5]}).transform(rows))
     assert few == f"ConfigError: thresholds has 1 values, and there are {model.numClasses} classes: give one of each"
+    kept.unpersist()
+    rows.unpersist()
 
 
-def check_of_two(rows: DataFrame, estimator: KerasClassifier) -> None:
-    """Checks a model of one logit against Spark's own; of three classes it is refused."""
-    logit = estimator.copy({estimator.model: "cases.stages:logit", estimator.modelParams: {}})
-    two = rows.withColumn("label", (f.col("label") == 0).cast("int"))
-    model = logit.fit(two)
-    scored = model.transform(two)
-    check_predictor(model, scored, LogisticRegression(maxIter=20))
-    area, ours = BinaryClassificationEvaluator(), MulticlassClassificationEvaluator(metricName="accuracy")
-    by_chance = area.copy({area.rawPredictionCol: "probability"})
-    assert abs(area.evaluate(scored) - by_chance.evaluate(scored)) < 1e-3
-    assert ours.evaluate(scored) > 0.5
-    said = refusal(lambda: logit.fit(rows, {logit.epochs: 1}))
-    assert said.startswith("ModelContractError: the model tells 2 classes apart, and the labels (label) are of 3")
+def of_two(spark: SparkSession, lake: str) -> DataFrame:
+    """Checks a model of one logit against Spark's own; returns accuracy and areas, and the refusal of three classes."""
+    y = f.col("label")
+    rows = VectorAssembler(inputCols=["a", "b"], outputCol="features").transform(of_rows(spark, lake)).coalesce(2)
+    estimator = KerasClassifier(model="cases.stages:logit", epochs=4, batchSize=50)
+    with Cluster(spark) as cluster:
+        two = rows.withColumn("label", (y > 1).cast("int"))
+        model = estimator.on(cluster).fit(two)
+        three = rows.withColumn("label", (y > 0).cast("int") + (y > 2).cast("int"))
+        said = refusal(lambda: estimator.fit(three, {estimator.epochs: 1}))
+    scored = model.transform(two).cache()
+    check_predictor(model, scored)
+    accuracy = MulticlassClassificationEvaluator(metricName="accuracy").evaluate(scored)
+    area = BinaryClassificationEvaluator()
+    areas = [area.evaluate(scored), area.evaluate(scored, {area.rawPredictionCol: "probability"})]
+    return spark.createDataFrame([(accuracy, *areas, said)], "accuracy double, raw double, chance double, said string")
 
 
 def stages_of(pipeline: object) -> list[Any]:
