@@ -16,6 +16,7 @@ from integration.watch import Watch
 from lakes import write_file
 
 from sparktf.nightly.report.stored import gather
+from sparktf.nightly.report.words import number
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.local import LocalStorage
@@ -126,7 +127,7 @@ def check_report(folder: Path, done: RunResult) -> None:
     page = (folder / "1/report.html").read_text(encoding="utf-8")
     assert "<h1>Trained</h1>" in page
     assert 'aria-label="Loss by update: ' in page
-    assert f"{done.metrics['validation']['loss']:.4f}" in page
+    assert number(done.metrics["validation"]["loss"]) in page
     assert 'href="1/report.html"' in (folder / "index.html").read_text(encoding="utf-8")
     told = gather(LocalStorage(), RunDirectory(str(folder.parent), "kept", "1")).told
     (samples,) = (attempt.samples for attempt in told.attempts)
