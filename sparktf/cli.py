@@ -16,7 +16,7 @@ from rich.syntax import Syntax
 
 from sparktf import __version__
 from sparktf.clock import SystemClock
-from sparktf.command_line import command_line
+from sparktf.commands.command_line import command_line
 from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
 from sparktf.console.plain_console import PlainConsole, let_go_of_output, say
@@ -317,7 +317,7 @@ def _version(arguments: argparse.Namespace) -> int:
 
 
 def _completion(arguments: argparse.Namespace) -> int:
-    from sparktf.completion import completion_script  # noqa: PLC0415 - only who sets up a shell needs it
+    from sparktf.commands.completion import completion_script  # noqa: PLC0415 - only who sets up a shell needs it
 
     print(completion_script(command_line().parser, arguments.shell))
     return 0

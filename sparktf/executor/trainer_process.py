@@ -15,8 +15,8 @@ from typing import IO
 
 from sparktf.executor.forking import Nursery
 from sparktf.knobs import KNOBS
-from sparktf.log_noise import last_words
 from sparktf.process.fork_server import ForkedProcess
+from sparktf.process.log_noise import last_words
 from sparktf.rundir import trainer_name
 from sparktf.storage.file_systems import FileSystems
 from sparktf.wire.control import Bootstrap, TrainerExited

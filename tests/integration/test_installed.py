@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from source_trees import ROOT
 
-from sparktf.command_line import SCHEDULERS
+from sparktf.commands.command_line import SCHEDULERS
 
 _MODEL = """\
 import keras

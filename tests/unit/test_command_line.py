@@ -9,7 +9,7 @@ from stored_runs import StoredRuns
 
 import sparktf
 from sparktf.cli import main
-from sparktf.command_line import SHELLS, command_line
+from sparktf.commands.command_line import SHELLS, command_line
 from sparktf.config.load import load_config
 
 NIGHT = "2026-11-01"

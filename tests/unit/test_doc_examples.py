@@ -12,7 +12,7 @@ import pytest
 import yaml
 from source_trees import ROOT
 
-from sparktf.command_line import command_line
+from sparktf.commands.command_line import command_line
 from sparktf.config.load import load_config
 
 _FENCED = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

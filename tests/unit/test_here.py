@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pretend import pretend_config
 
-from sparktf.command_line import SCHEDULERS
+from sparktf.commands.command_line import SCHEDULERS
 from sparktf.errors import ConfigError, PreflightError
 from sparktf.submit.here import local_master, prepare_for_spark
 from sparktf.submit.schedules import copy_schedule

@@ -45,6 +45,7 @@ MAY_IMPORT = {
     "results": {"root"},
     "config": {"root", "results"},
     "wire": {"root", "results", "config"},
+    "commands": {"root"},
     "console": {"root", "results", "wire"},
     "layers": {"root"},
     "storage": {"root"},
@@ -104,7 +105,9 @@ MAY_IMPORT = {
     "runs": BASE | STORAGE | {"console", "driver/plan", "published", "nightly", "submit"},
     "preview": SERVICE
     | {"driver/check", "driver/run_checks", "driver/gang", "driver/output", "driver/spark", "runs", "submit"},
-    "entry": BASE | STORAGE | {"api", "console", "predict", "driver/check", "nightly", "preview", "runs", "submit"},
+    "entry": BASE
+    | STORAGE
+    | {"api", "commands", "console", "predict", "driver/check", "nightly", "preview", "runs", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.__main__", "sparktf.cli"}

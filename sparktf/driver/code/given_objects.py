@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.errors import ConfigError
-from sparktf.keras_objects import GivenCallbacks, GivenModel
+from sparktf.wire.keras_objects import GivenCallbacks, GivenModel
 
 _FLAVOURS = ("keras", "tf_keras")
 

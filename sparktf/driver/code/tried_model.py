@@ -13,7 +13,7 @@ from sparktf.config.load import dump_config
 from sparktf.driver.code.module import search_path
 from sparktf.errors import ErrorRecord, NodeLostError
 from sparktf.feature import FeedSpec
-from sparktf.log_noise import last_words
+from sparktf.process.log_noise import last_words
 
 _MODULE = "sparktf.trainer.tried"
 _LIMIT_S = 600.0

@@ -18,8 +18,8 @@ from typing import IO, Any
 
 from sparktf.errors import ModelContractError, NodeLostError
 from sparktf.knobs import KNOBS
-from sparktf.log_noise import last_words
 from sparktf.process.fork_server import PLACE, ForkedProcess, ForkServer
+from sparktf.process.log_noise import last_words
 from sparktf.process.rendezvous import connection_to
 from sparktf.process.resident import forget_libraries, give_back_freed
 from sparktf.trainer.node.report import log_line
