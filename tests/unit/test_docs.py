@@ -12,6 +12,7 @@ from source_trees import ROOT, nodes, tree_of
 from unit.test_layering import MAY_IMPORT
 
 import sparktf
+import sparktf.ml
 from sparktf import Node, RunResult
 
 API = (ROOT / "docs/use/api.md").read_text(encoding="utf-8")
@@ -101,3 +102,10 @@ def test_the_glossary_gives_each_word_one_meaning_and_names_classes_that_are_the
 def test_the_rooms_are_drawn_as_the_code_has_them() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert page == page_with(picture(), page), "docs/inside/architecture.md is out of date: run make docs"
+
+
+def test_the_reference_of_the_site_has_all_public_names_but_the_errors() -> None:
+    text = (ROOT / "docs/site/reference.rst").read_text(encoding="utf-8")
+    errors = {name for name in sparktf.__all__ if name.endswith("Error") and name != "SparkTFError"}
+    names = {*sparktf.__all__, *sparktf.ml.__all__} - errors - {"__version__"}
+    assert not [name for name in sorted(names) if not re.search(rf":: (?:[\w.]+\.)?{name}$", text, re.MULTILINE)]
