@@ -28,7 +28,7 @@ CASES = [
     ),
     Case("[9] what cannot be stored is not trained again", 12, "disk-full", "which could not be stored"),
     Case("who changes the models first ends all other turns", 24, None, "took the place of one of"),
-    Case("a run has one version", 26, None, "a run has two versions"),
+    Case("a run has one version", 81, None, "a run has two versions"),
     Case("what follows a result is recorded before it", 1, "night-killed", "the history has no row of it"),
     Case("what a killed driver has left is done before its verdict is repeated", 184, "night-killed", "no row of it"),
     Case("leases of a closed incarnation return", 3, "worker-dies", "timeouts.progress"),
