@@ -82,6 +82,7 @@ cluster: {workers: 1}
 train: {epochs: 2, batch_size: 256, init_from: published}   # goes on from the model that readers have
 gate: {metrics: {auc: {min: 0.7, tolerance: 0.005}}}        # and takes its place only if it is no worse
 publish: {}
+predict: {source: {path: lake, where: "date = '{{date}}'"}, keep: [calls, bill, plan], output: {path: scores}}
 output: {path: runs, history: true, report: true}
 submit: {master: "local[2]", deploy_mode: client}
 """

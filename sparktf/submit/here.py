@@ -29,4 +29,5 @@ def prepare_for_spark(master: str) -> None:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = "--conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false"
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--master {master} {conf} pyspark-shell")
-    os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={QUIET_LOG4J}")
+    options = (f"-Dlog4j2.configurationFile={QUIET_LOG4J}", os.environ.get("SPARK_SUBMIT_OPTS"))  # later ones win
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join(filter(None, options))

@@ -24,14 +24,15 @@ def test_a_master_of_this_machine_has_a_slot_for_each_node_and_one_for_feeders(
 
 
 def test_executors_have_this_python_unless_the_environment_names_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "PYSPARK_PYTHON"):
-        monkeypatch.delenv(name, raising=False)
+    left_out = ("PYSPARK_SUBMIT_ARGS", "SPARK_SUBMIT_OPTS", "PYSPARK_PYTHON")
+    monkeypatch.setattr(os, "environ", {k: v for k, v in os.environ.items() if k not in left_out})
     prepare_for_spark("local[3]")
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     assert os.environ["PYSPARK_SUBMIT_ARGS"].startswith("--master local[3] ")
-    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+    os.environ |= {"PYSPARK_PYTHON": "/opt/python", "SPARK_SUBMIT_OPTS": "-Xss4m"}
     prepare_for_spark("local[3]")
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+    assert os.environ["SPARK_SUBMIT_OPTS"].endswith("log4j2.properties -Xss4m")
 
 
 def test_another_machines_master_is_refused() -> None:
