@@ -17,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 _LINK_BY_PATH = re.compile(r"\[[\w./-]+\.md\]\(([\w./-]+\.md(?:#[\w-]+)?)\)")
 """A link whose text is the page's path, which whoever reads the files looks for."""
 
+_TEXT = re.compile(r"\S.*[^:]$")
+"""A line of text that begins no section of a docstring."""
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
 PARTS = {
@@ -68,11 +70,14 @@ def as_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
 def as_markdown(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
     """Reads a docstring's single backticks as code, and an indented block under its text as an example."""
     found: list[str] = []
+    is_example = False
     for line in lines:
-        begins = line.startswith("    ") and len(found) > 1 and not found[-1] and not found[-2].startswith(" ")
-        if begins and found[-2] and not found[-2].endswith(":"):
+        is_indented = line.startswith("    ")
+        if is_indented and len(found) > 1 and not found[-1] and _TEXT.match(found[-2]):
+            is_example = True
             found += ["::", ""]
-        found.append(line if line.startswith("    ") and "::" in found else _CODE.sub(r"``\1``", line))
+        is_example = is_example and (is_indented or not line)
+        found.append(line if is_example else _CODE.sub(r"``\1``", line))
     lines[:] = found
 
 
