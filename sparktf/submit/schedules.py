@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from sparktf.errors import ConfigError
@@ -29,13 +30,7 @@ def copy_schedule(scheduler: str, to: Path) -> list[Path]:
     Raises:
         ConfigError: one of them is there, or cannot be written; none is replaced.
     """
-    root = schedules_folder()
-    copies = {
-        file: to / (file.relative_to(root / name) if (root / name).is_dir() else name)
-        for name in _FILES[scheduler]
-        for file in ([root / name] if (root / name).is_file() else sorted((root / name).rglob("*")))
-        if file.is_file() and file.suffix != ".pyc"
-    }
+    copies = {file: to / place for file, place in _files(scheduler)}
     if there := [path for path in copies.values() if path.exists()]:
         raise ConfigError(f"{there[0]} is there, and is not replaced: name another folder with --to")
     try:
@@ -45,3 +40,15 @@ def copy_schedule(scheduler: str, to: Path) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"--to {to}: {error.strerror or error}: name a folder that can be written to") from error
     return list(copies.values())
+
+
+def _files(scheduler: str) -> Iterator[tuple[Path, Path]]:
+    """Yields the files for a scheduler, and where each belongs in the user's folder."""
+    for name in _FILES[scheduler]:
+        source = schedules_folder() / name
+        if source.is_file():
+            yield source, Path(name)
+            continue
+        for file in sorted(source.rglob("*")):
+            if file.is_file() and file.suffix != ".pyc":
+                yield file, file.relative_to(source)
