@@ -26,6 +26,7 @@ from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.arrow_types import fits
 from sparktf.feed.arrays.nested import path_of
 from sparktf.predict.loaded import quoted
+from sparktf.process.log_noise import last_words
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 
@@ -115,8 +116,7 @@ def _evaluated(told: dict[str, Any], pieces: Iterator[bytes], folder: Path) -> d
             finally:
                 process.kill()
     if not report.exists():
-        lines = log.read_text(errors="replace").strip().splitlines()
-        last = lines[-1] if lines else "it printed nothing"
+        last = last_words(log.read_text(errors="replace"), 1).strip() or "it printed nothing"
         raise NodeLostError(f"evaluate: the process that has the model ended with exit code {code}: {last}")
     found = json.loads(report.read_bytes())
     if found["error"] is not None:

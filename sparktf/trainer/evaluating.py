@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from sparktf.config.load import parse_config
-from sparktf.errors import EmptySourceError, ErrorRecord, ModelContractError, SparkTFError, Verdict, record_of
+from sparktf.errors import EmptySourceError, ModelContractError
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.columns import Columns
 from sparktf.feed.arrays.convert import assemble
 from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.trainer.preload import complete_environment, put_off_rare, without_collector
+from sparktf.trainer.user_error import reported_error
 
 
 def main() -> None:
@@ -34,10 +33,8 @@ def main() -> None:
     found: dict[str, Any] = {"error": None, "values": {}}
     try:
         found["values"] = evaluated(told, stream)
-    except SparkTFError as error:
-        found["error"] = record_of(error, time_s=time.time()).model_dump(mode="json")
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-        found["error"] = _of_model(error).model_dump(mode="json")
+        found["error"] = reported_error(error)
     Path(sys.argv[1]).write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -112,16 +109,6 @@ class ReceivedRows:
         while length := int.from_bytes(stream.read(8), "big"):
             with pa.ipc.open_stream(stream.read(length)) as reader:
                 yield from reader
-
-
-def _of_model(error: Exception) -> ErrorRecord:
-    return ErrorRecord(
-        type="ModelError",
-        message=f"model: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}",
-        verdict=Verdict.MODEL_FAILED,
-        time_s=time.time(),
-        traceback=traceback.format_exc(),
-    )
 
 
 if __name__ == "__main__":

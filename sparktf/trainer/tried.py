@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config
-from sparktf.errors import ErrorRecord, SparkTFError, Verdict, record_of
 from sparktf.feature import FeedSpec
 from sparktf.results.keep import keep_rule, metric_rule
 from sparktf.trainer.preload import put_off_rare, without_collector
+from sparktf.trainer.user_error import reported_error
 
 if TYPE_CHECKING:
     from sparktf.trainer.model.model import UserModel
@@ -26,10 +24,8 @@ def main() -> None:
     found: dict[str, Any] = {"error": None, "known": ""}
     try:
         found["known"] = known(told)
-    except SparkTFError as error:
-        found["error"] = record_of(error, time_s=time.time()).model_dump(mode="json")
     except Exception as error:  # noqa: BLE001 - the user's code may raise anything
-        found["error"] = _of_model(error).model_dump(mode="json")
+        found["error"] = reported_error(error)
     Path(sys.argv[1]).write_text(json.dumps(found), encoding="utf-8")
 
 
@@ -76,16 +72,6 @@ def _metrics(model: UserModel, config: JobConfig) -> list[str]:
         for name, asked in config.gate.metrics.items():
             metric_rule(name, asked.mode, names, ("gate.metrics", f"gate.metrics.{name}.mode"))
     return names
-
-
-def _of_model(error: Exception) -> ErrorRecord:
-    return ErrorRecord(
-        type="ModelError",
-        message=f"model: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}",
-        verdict=Verdict.MODEL_FAILED,
-        time_s=time.time(),
-        traceback=traceback.format_exc(),
-    )
 
 
 if __name__ == "__main__":
