@@ -22,6 +22,7 @@ from cluster.containers import containers_of
 from cluster.nights import EPOCHS, Night, Schedule
 from cluster.scores import Scores, Seen, delivered
 from cluster.submission import REPO, SPARKTF, Submission, tags
+from integration.processes import command_of
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
@@ -404,7 +405,7 @@ def kill_application_master(application: str) -> None:
     masters: list[psutil.Process] = [
         process
         for process in containers_of(application)
-        if process.name() == "java" and any("deploy.yarn.ApplicationMaster" in word for word in process.cmdline())
+        if process.name() == "java" and any("deploy.yarn.ApplicationMaster" in word for word in command_of(process))
     ]
     [master] = masters
     master.send_signal(signal.SIGKILL)

@@ -62,7 +62,7 @@ class Family:
 
     def driver(self) -> psutil.Process:
         """Returns the driver's Python process."""
-        (found,) = (p for p in self.processes(".py") if p.name().startswith("python") and "-m" not in p.cmdline())
+        (found,) = (p for p in self.processes(".py") if p.name().startswith("python") and "-m" not in command_of(p))
         return found
 
     def wait(self, text: str = "", *, within_s: float = 60.0) -> list[str]:
@@ -97,9 +97,16 @@ class Family:
             return False
 
 
+def command_of(process: psutil.Process) -> list[str]:
+    """Returns a process's command line; nothing where it has ended, also before its parent has heard of that."""
+    with suppress(psutil.NoSuchProcess):
+        return process.cmdline()
+    return []
+
+
 def executor_of(pid: int) -> psutil.Process:
     """Returns the executor's JVM that a process belongs to."""
-    return next(p for p in psutil.Process(pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
+    return next(p for p in psutil.Process(pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(command_of(p)))
 
 
 def doing(process: psutil.Process) -> str:
@@ -121,6 +128,4 @@ def doing(process: psutil.Process) -> str:
 
 
 def _line(process: psutil.Process) -> str:
-    with suppress(psutil.Error):
-        return f"{process.pid}: {' '.join(process.cmdline())[-150:]}"
-    return f"{process.pid}"
+    return f"{process.pid}: {' '.join(command_of(process))[-150:]}"

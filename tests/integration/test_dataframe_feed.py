@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 from integration.application import Application
-from integration.processes import wait_for
+from integration.processes import executor_of, wait_for
 from integration.rows import job
 from integration.watch import Watch
 from split import only
@@ -324,11 +324,6 @@ def assert_once(result: RunResult, watch: Watch, first: list[int], *, updates: i
     trained = watch.ids(first, updates=updates) + watch.ids(later)
     assert trained == dict.fromkeys(range(1, rows + 1), epochs)
     assert [(e.planned, e.fed, e.trained, e.complete) for e in result.rows] == [(rows, rows, rows, True)] * epochs
-
-
-def executor_of(pid: int) -> psutil.Process:
-    """Returns the executor's JVM that a process belongs to."""
-    return next(p for p in psutil.Process(pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(p.cmdline()))
 
 
 def lone_feeders(application: Application, folder: Path) -> list[psutil.Process]:

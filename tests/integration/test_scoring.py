@@ -15,7 +15,7 @@ import pytest
 import yaml
 from integration.application import Application
 from integration.metastore import Metastore
-from integration.processes import wait_for
+from integration.processes import command_of, wait_for
 from integration.sandbox import REPO, Sandbox
 from integration.submit import spark_submit
 from pyspark.sql import SparkSession
@@ -165,21 +165,18 @@ def scorers() -> list[psutil.Process]:
     """The processes that score for this session's executor: its JVM is a child of this process."""
     below = psutil.Process().children(recursive=True)
     jvms = {str(process.pid) for process in below if process.name() == "java"}
-    found = [process for process in psutil.process_iter() if "sparktf.trainer.scoring" in command_of(process)]
-    return [process for process in found if command_of(process)[-3].partition("@")[0] in jvms]
+    found = [(process, command_of(process)) for process in psutil.process_iter()]
+    return [
+        process
+        for process, command in found
+        if "sparktf.trainer.scoring" in command and command[-3].partition("@")[0] in jvms
+    ]
 
 
 def kill(process: psutil.Process) -> None:
     """Kills it, and waits until it is dead; tasks may find its socket for a moment more, until its threads are gone."""
     process.kill()
     wait_for("it is dead", lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, within_s=30)
-
-
-def command_of(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline() or [""] * 3
-    except psutil.NoSuchProcess:
-        return [""] * 3
 
 
 def test_tasks_of_an_executor_share_one_process_and_start_another_where_it_has_died(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from integration.processes import command_of
 from rich.console import Console
 from trainer.local_agent import run_agent
 
@@ -245,7 +246,7 @@ class LocalAgents:
         for process in self._processes:
             process.join(wait_s)
         for child in [c for p in self._processes if p.pid for c in _below(p.pid)]:
-            self._left.append(" ".join(child.cmdline()))
+            self._left.append(" ".join(command_of(child)))
             child.kill()
         for partition, process in enumerate(self._processes):
             process.kill()

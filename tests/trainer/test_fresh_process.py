@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from integration.processes import wait_for
+from integration.processes import command_of, wait_for
 
 from sparktf.errors import ModelContractError, NodeLostError
 from sparktf.executor.forking import Nursery
@@ -33,7 +33,7 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str
     server = Nursery(base, trainer_environment(base))
     try:
         wait_for("the imports", lambda: not server.is_importing(), within_s=120)
-        (process,) = (child for child in psutil.Process().children() if "sparktf.trainer.nursery" in child.cmdline())
+        (process,) = (child for child in psutil.Process().children() if "sparktf.trainer.nursery" in command_of(child))
         yield process.pid, str(next(base.glob("nursery-*")))
     finally:
         server.close()
@@ -49,7 +49,7 @@ def parent(request: pytest.FixtureRequest, nursery: tuple[int, str], monkeypatch
 
 
 def reloading(parent: int) -> list[psutil.Process]:
-    return [child for child in psutil.Process(parent).children() if "sparktf.trainer.reloaded" in child.cmdline()]
+    return [child for child in psutil.Process(parent).children() if "sparktf.trainer.reloaded" in command_of(child)]
 
 
 def test_a_process_that_takes_too_long_is_ended(tmp_path: Path, parent: int) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from integration.processes import wait_for
+from integration.processes import command_of, wait_for
 from trainer import lake
 from trainer.local_gang import LocalAgents, LocalGang, LocalSite
 from trainer.told import logs_in
@@ -58,7 +58,7 @@ class Training:
 
     def _children(self, module: str, but: int) -> list[psutil.Process]:
         children = self.agent().children(recursive=True)
-        return [child for child in children if child.pid != but and module in _command(child)]
+        return [child for child in children if child.pid != but and module in command_of(child)]
 
     def log(self, attempt: int) -> str:
         """Returns what a trainer has said that still runs, or whose agent is gone."""
@@ -209,9 +209,3 @@ def _end_of(trainer: ForkedProcess) -> None:
     """Closes a trainer's standard input."""
     assert trainer.stdin is not None
     trainer.stdin.close()
-
-
-def _command(process: psutil.Process) -> list[str]:
-    with suppress(psutil.Error):
-        return process.cmdline()
-    return []
