@@ -132,13 +132,17 @@ check: $(VENV)/.dev ## Lint, formatting and types
 unit: $(VENV)/.dev ## Tests without processes, in seconds, in four parts at once
 	@$(AT_ONCE) -j4 $(PARTS_OF_$@)
 
+# Tests that hold the code to its rules read all of it: one process parses each file once.
+RULE_TESTS := $(patsubst %,tests/unit/test_%.py,destroying docs house layering split thread_ends)
+FILES_OF_unit = $(if $(filter unit-l-p,$@),$(RULE_TESTS)) \
+	$(sort $(filter-out $(RULE_TESTS),$(wildcard tests/unit/test_[$(@:unit-%=%)]*.py)))
+
 # By the names of their files: as long each. Some wait for a clock while others compute. They write and
 # rename tens of thousands of small files: in memory, where there is such a folder, a fifth less processor time.
 .PHONY: $(PARTS_OF_unit)
 $(PARTS_OF_unit):
 	@folder=$$(mktemp -d -p $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp) unit-XXXXXX); trap 'rm -rf "$$folder"' EXIT; \
-	TMPDIR=$$folder $(PYTEST) --basetemp=$$folder/tests $(sort $(wildcard tests/unit/test_[$(@:unit-%=%)]*.py)) \
-		$(MARKED) $(ARGS) $(CHOSEN)
+	TMPDIR=$$folder $(PYTEST) --basetemp=$$folder/tests $(FILES_OF_unit) $(MARKED) $(ARGS) $(CHOSEN)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or others: CASES=1000 SEED=7
