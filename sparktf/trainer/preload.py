@@ -27,7 +27,6 @@ _MODULES = (
     "tensorflow",
     "keras",
     "sparktf.trainer.__main__",
-    "sparktf.trainer.node.failure",
     "sparktf.trainer.sync.training",
     "sparktf.trainer.parameter_server.coordinator",
     "sparktf.trainer.parameter_server.worker",
