@@ -22,7 +22,7 @@ from sparktf.process.ports import started
 from sparktf.trainer import joined_server
 from sparktf.trainer.node.ending import fail
 from sparktf.trainer.node.report import Reporter
-from sparktf.trainer.preload import put_off_rare
+from sparktf.trainer.preload import import_without_collector, put_off_rare
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, Ready
 from sparktf.wire.guest import GuestNode
@@ -66,6 +66,7 @@ def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -
     faulthandler.cancel_dump_traceback_later()
     reporter.tell_phase(joined_server.phase)
     put_off_rare()
+    import_without_collector()
     module, _, name = spec.function.partition(":")
     main: NodeFunction = getattr(importlib.import_module(module), name)
     function = f"{main.__name__} on {spec.node}"

@@ -21,8 +21,8 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,10 +56,16 @@ def main() -> None:
 def import_with_one_thread(also: Sequence[str]) -> None:
     """Imports the modules that trainers share, without starting a thread."""
     complete_environment()
+    with for_one_thread(), without_collector():  # which would write to memory that trainers share
+        import_all(also)
+
+
+@contextmanager
+def for_one_thread() -> Iterator[None]:
+    """Sets the variables that keep imports from starting threads, for as long as they take."""
     before = {name: os.environ.get(name) for name in _FOR_ONE_THREAD}
     os.environ.update(_FOR_ONE_THREAD)
-    with without_collector():  # which would write to memory that trainers share
-        import_all(also)
+    yield
     for name, value in before.items():
         if value is None:
             del os.environ[name]
