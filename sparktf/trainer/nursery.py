@@ -79,8 +79,6 @@ class Agents:
     def __init__(self, listening: socket.socket, place: Path) -> None:
         self._listening = listening
         self._place = place
-        # One that is itself a fork may have imported the model's code: it forks trainers alone.
-        self._adds = {PLACE: str(place)} if __name__ == "__main__" else {}
         self._trainers: dict[socket.socket, set[int]] = {}
         self._has_forked = self._is_over = False
         self._woken, self._wakes = socket.socketpair()
@@ -164,7 +162,7 @@ class Agents:
             return {"refused": str(e)}
         if not trainer:
             self._be_gone()
-            _become_another(stdin, log, what, self._adds)
+            _become_another(stdin, log, what, {PLACE: str(self._place)})
         self._trainers[agent].add(trainer)
         return {"pid": trainer, "parent": parent}
 
