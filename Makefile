@@ -253,7 +253,7 @@ bench-hdfs: java $(VENV)/.dev
 docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 	@$(PY) -m sparktf.config.page > docs/.configuration.md
 	@mv docs/.configuration.md docs/use/configuration.md
-	@$(PY) -m sparktf.lifecycle > docs/.lifecycle.md
+	@$(PY) -m sparktf.driver.lifecycle > docs/.lifecycle.md
 	@mv docs/.lifecycle.md docs/inside/lifecycle.md
 	@PYTHONPATH=tests $(PY) tests/rooms.py
 

@@ -111,5 +111,5 @@ setup(
         "site": SITE,
         "dev": DEV,
     },
-    entry_points={"console_scripts": ["sparktf=sparktf.cli:main"]},
+    entry_points={"console_scripts": ["sparktf=sparktf.commands.cli:main"]},
 )

@@ -34,7 +34,7 @@ LAKE, RUNS, RUN_ID = "/lake", "/runs", "r"
 FROM, UNTIL = 0.1, 0.9
 """Of an epoch's rows: the start and what comes at the end are left out."""
 TIMEOUT_S = 900
-MAIN = "import sys; from sparktf.cli import main; sys.exit(main())"
+MAIN = "import sys; from sparktf.commands.cli import main; sys.exit(main())"
 
 
 class Seen(NamedTuple):

@@ -23,7 +23,7 @@ import yaml
 from _report import Figure, figure
 from scale import GROUPS, NODES, bench_config, host, located, plan_of
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.preview.expectation import data_of, dealt_to, expected_locality, updates_of, wanted_hosts
 from sparktf.preview.forecast import Forecast
 from sparktf.sequence import Stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

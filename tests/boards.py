@@ -55,7 +55,7 @@ class Board:
 @contextmanager
 def board_of(*arguments: str, stop: signal.Signals = signal.SIGINT) -> Iterator[Board]:
     """Runs the command, and ends it as a person does; it must then end well."""
-    command = [sys.executable, "-m", "sparktf.cli", "tensorboard", *arguments, "--port", "0"]
+    command = [sys.executable, "-m", "sparktf.commands.cli", "tensorboard", *arguments, "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             assert process.stdout is not None

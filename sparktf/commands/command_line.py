@@ -1,6 +1,6 @@
 """The words of the console script: commands, options, help, and what is said of words that are none of these.
 
-`sparktf.cli` does what they ask.
+`sparktf.commands.cli` does what they ask.
 """
 
 from __future__ import annotations

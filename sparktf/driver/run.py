@@ -21,6 +21,7 @@ from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.gang.seating import Seating, attempt_result, seat_agents
 from sparktf.driver.hooks import Hooks
 from sparktf.driver.journal import Journal
+from sparktf.driver.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.driver.output import Tenure, open_events, plan_of_run
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.plan import Plan
@@ -38,7 +39,6 @@ from sparktf.errors import (
     record_of,
 )
 from sparktf.knobs import KNOBS
-from sparktf.lifecycle import RUN, RunEvent, RunState, step
 from sparktf.results.events import AttemptBegun, AttemptEnded, RunBegun
 from sparktf.results.result import AttemptResult, NodeResult, RunResult
 from sparktf.rundir import RunDirectory

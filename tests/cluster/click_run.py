@@ -32,7 +32,7 @@ def plan_clicks(hadoop: MiniHadoop, folder: Path, job: Mapping[str, Any], run_id
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(MODELS, folder)
     (folder / "job.yaml").write_text(yaml.safe_dump(click_config(job)), encoding="utf-8")
-    command = [sys.executable, "-m", "sparktf.cli", "plan", "job.yaml", "--run-id", run_id, "--json"]
+    command = [sys.executable, "-m", "sparktf.commands.cli", "plan", "job.yaml", "--run-id", run_id, "--json"]
     environment = {**os.environ, **hadoop.environment(), "PYTHONPATH": str(REPO)}
     found = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert found.stdout, found.stderr

@@ -26,7 +26,7 @@ SPARK = Path(pyspark.__file__).parent
 _ID = re.compile(r"application_\d+_\d+")
 _PASSWORD = "hunter2"
 MODES = ("cluster", "client")
-SPARKTF = (sys.executable, "-c", "import sys; from sparktf.cli import main; sys.exit(main())")
+SPARKTF = (sys.executable, "-c", "import sys; from sparktf.commands.cli import main; sys.exit(main())")
 """The command `sparktf`, of this tree."""
 
 # With it in front, a container's class path begins as spark-submit's does: only then are classes from the archive of

@@ -40,7 +40,7 @@ def build(params, assets):
 def packing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
     """The archive, and the process that packs it while the cluster starts."""
     archive = tmp_path_factory.mktemp("archive") / "env.tar"  # uncompressed: quicker by far than 800 MB of gzip
-    command = [sys.executable, "-m", "sparktf.cli", "pack", "--output", str(archive)]
+    command = [sys.executable, "-m", "sparktf.commands.cli", "pack", "--output", str(archive)]
     with subprocess.Popen(command, cwd=REPO, env={**os.environ, "PYTHONPATH": str(REPO)}) as process:
         try:
             yield archive, process

@@ -36,7 +36,7 @@ case "$*" in
 *{refused}*) exit 3 ;;
 esac
 export {settings}
-exec {python} -m sparktf.cli "$@"
+exec {python} -m sparktf.commands.cli "$@"
 """
 
 # Waits until it is told to end. What it waits for says so: before that it would not heed being killed.

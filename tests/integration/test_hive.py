@@ -75,7 +75,7 @@ def test_a_table_of_the_hive_metastore_is_found_and_planned(
     config = job(tmp_path, sandbox.runs, "leaf:build")
     config["data"] = {"table": "shop.sales", "inputs": {"x": ["a", "b"]}, "targets": {"y": "y"}}
     (tmp_path / "c.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    checked, said = metastore.run("-m", "sparktf.cli", "check", str(tmp_path / "c.yaml"), "--deep")
+    checked, said = metastore.run("-m", "sparktf.commands.cli", "check", str(tmp_path / "c.yaml"), "--deep")
     assert checked == 0, said
     assert "# data: read directly by the trainers, a plain scan of" in said
     assert "# data: 40 rows of train in" in said

@@ -50,7 +50,7 @@ def test_a_backfill_runs_what_is_ready_and_goes_on_with_the_rest_when_it_has_com
 
     def backfill() -> tuple[int, str]:
         done = subprocess.run(
-            [sys.executable, "-m", "sparktf.cli", "backfill", str(path), "--from", FIRST, "--to", SECOND],
+            [sys.executable, "-m", "sparktf.commands.cli", "backfill", str(path), "--from", FIRST, "--to", SECOND],
             env=sandbox.environment(),
             cwd=sandbox.cwd,
             stdout=subprocess.PIPE,

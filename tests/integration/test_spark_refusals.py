@@ -245,7 +245,7 @@ def test_what_fails_before_the_drivers_own_code_is_not_the_models_failure(sandbo
     config = job(lake, sandbox.runs, "cases.watched:build", submit={"master": "local[1]", "deploy_mode": "client"})
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     too_much = "submit.driver_memory_mib=999999999"
-    command = [sys.executable, "-m", "sparktf.cli", "submit", str(tmp_path / "job.yaml"), "--set", too_much]
+    command = [sys.executable, "-m", "sparktf.commands.cli", "submit", str(tmp_path / "job.yaml"), "--set", too_much]
     environment = {**sandbox.environment(), "PYTHONPATH": f"{REPO}:{REPO / 'tests/integration'}"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 4, done.stderr

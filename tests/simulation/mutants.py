@@ -22,11 +22,11 @@ from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.rows.ledger import Ledger
 from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.driver.gang.roster import Roster
+from sparktf.driver.lifecycle import AgentState
 from sparktf.driver.output import ResultFile
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
 from sparktf.feed.channel.staged_rows import StagedRows
 from sparktf.feed.channel.staging import Staging
-from sparktf.lifecycle import AgentState
 from sparktf.results.result import Application, RunResult
 from sparktf.storage.transactions.checkpoints import MANIFEST, CheckpointStore, Manifest
 from sparktf.storage.transactions.fence import Fence

@@ -33,9 +33,9 @@ from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.gang.gang import Gang
+from sparktf.driver.lifecycle import AttemptState
 from sparktf.driver.run import Run
 from sparktf.errors import SparkTFError, Verdict
-from sparktf.lifecycle import AttemptState
 from sparktf.results.result import Application, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.topology import NodeId, Role

@@ -11,7 +11,7 @@ import pytest
 from lakes import write_file
 from trainer import lake
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.load import dump_config
 from sparktf.driver.plan.planner import plan_source
 from sparktf.errors import ModelContractError

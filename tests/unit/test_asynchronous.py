@@ -21,9 +21,9 @@ from sparktf.driver.attempt.rows.accounting import inputs
 from sparktf.driver.attempt.saves import Start
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.roster import Roster
+from sparktf.driver.lifecycle import TrainerState
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ErrorRecord, LifecycleError, RefusedError, Verdict
-from sparktf.lifecycle import TrainerState
 from sparktf.results.result import NodeInput
 from sparktf.sequence import Cursor, EpochOrder, Interval, Stream
 from sparktf.topology import NodeId, Role

@@ -19,8 +19,8 @@ from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
 from sparktf.driver.attempt.rows.accounting import EpochAccount
 from sparktf.driver.attempt.saves import Start
+from sparktf.driver.lifecycle import TrainerState
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
-from sparktf.lifecycle import TrainerState
 from sparktf.results.result import NodeInput
 from sparktf.sequence import Cursor, Interval, Stream
 from sparktf.topology import NodeId, Role

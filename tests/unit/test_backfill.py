@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.load import load_config
 from sparktf.errors import ConfigError, ErrorRecord, Verdict
 from sparktf.results.result import RunResult

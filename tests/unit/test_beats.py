@@ -15,7 +15,7 @@ from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.saves import Start
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.roster import Roster
-from sparktf.lifecycle import TrainerState
+from sparktf.driver.lifecycle import TrainerState
 from sparktf.wire.beats import SMALL, Beats, beats
 from sparktf.wire.control import Action, AgentHeartbeat, Heartbeat, Order, Progress, Registration
 from sparktf.wire.sender import TrainerKey

@@ -9,7 +9,7 @@ import pytest
 from integration.page import Page
 from source_trees import ROOT
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.submit.beginning import FIRST_NIGHT
 
 

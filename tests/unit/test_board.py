@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import pytest
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.errors import ConfigError, StorageUnavailableError
 from sparktf.runs.board import EventFiles, find_subject
 from sparktf.runs.finding import RunsRoot

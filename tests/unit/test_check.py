@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from lakes import write_file
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.load import load_config, parse_config
 
 CONFIG = "name: n\nmodel: leaf:build\ndata: {path: LAKE, inputs: {x: x}, targets: {y: y}}\noutput: {path: RUNS}\n"

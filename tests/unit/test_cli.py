@@ -8,7 +8,7 @@ import pytest
 from pretend import PretendClock
 
 import sparktf
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.load import load_config, parse_config
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory

@@ -8,7 +8,7 @@ import pytest
 from stored_runs import StoredRuns
 
 import sparktf
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.commands.command_line import SHELLS, command_line
 from sparktf.config.load import load_config
 

@@ -12,7 +12,7 @@ import pytest
 from lakes import lake_config, plan_lake, write_lake
 from pretend import PretendDriver, pretend_config, unmeasured
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.errors import GatedError, NotComparedError, StorageError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.foreknowledge import date_of

@@ -24,7 +24,7 @@ STORAGE = {"storage", "storage/file_systems", "storage/transactions"}
 FEED = {"feed/arrays", "feed/formats"}
 NODE = BASE | STORAGE | FEED | {"feed", "feed/channel"}
 PLAN = BASE | STORAGE | FEED | {"statistics", "driver/plan"}
-ATTEMPT = PLAN | {"driver/attempt/rows", "driver/attempt"}
+ATTEMPT = PLAN | {"driver/attempt/rows", "driver/attempt", "driver/lifecycle"}
 GANG = ATTEMPT | {"console", "executor"}
 WATCH = GANG | {"driver/gang", "driver/commit", "driver/writer"}
 RUN = WATCH | {"driver/hooks", "driver/journal", "driver/output", "driver/run_time", "driver/watch"}
@@ -63,7 +63,8 @@ MAY_IMPORT = {
     "driver/code": BASE,
     "driver/plan": BASE | STORAGE | FEED | {"statistics"},
     "driver/attempt/rows": BASE | {"driver/plan", "feed/channel"},
-    "driver/attempt": BASE | {"driver/plan", "driver/attempt/rows"},
+    "driver/attempt": BASE | {"driver/plan", "driver/attempt/rows", "driver/lifecycle"},
+    "driver/lifecycle": {"root"},
     "driver/event_log": {"root", "results"},
     "driver/checkpoint_record": {"root", "results"},
     "driver/run_time": {"root", "results"},
@@ -110,7 +111,7 @@ MAY_IMPORT = {
     | {"api", "commands", "console", "predict", "driver/check", "nightly", "preview", "runs", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
-ENTRY_MODULES = {"sparktf", "sparktf.__main__", "sparktf.cli"}
+ENTRY_MODULES = {"sparktf", "sparktf.__main__", "sparktf.commands.cli"}
 
 PYSPARK = {"pyspark", "py4j"}
 TENSORFLOW = {"tensorflow", "keras", "tf_keras"}
@@ -135,7 +136,7 @@ SEE_TENSORFLOW |= {"api"}  # where a program asks for the model itself
 # Files that may end the process, take signals or set up logging: each is the first code of a process.
 ENTRY_POINTS = {
     "sparktf/__main__.py",
-    "sparktf/cli.py",
+    "sparktf/commands/cli.py",
     "sparktf/compat/tensorflowonspark/__init__.py",  # the real package sets up logging when it is imported
     "sparktf/compat/tensorflowonspark/__main__.py",
     "sparktf/config/page.py",
@@ -693,7 +694,7 @@ HOME_OF_FILE_SYSTEMS = "sparktf.storage.file_systems"
 # once, where it begins.
 OPENS_FILE_SYSTEMS = {
     "sparktf/api/trained.py": 1,  # a program of the user's that has a run's result alone, and no session
-    "sparktf/cli.py": 1,  # a command
+    "sparktf/commands/cli.py": 1,  # a command
     "sparktf/driver/spark/application.py": 1,  # a driver, or a program of the user's with a session
     "sparktf/executor/measuring.py": 1,  # a task of Spark's
     "sparktf/executor/record_rows.py": 2,  # a task of Spark's that reads records, and one that looks for them

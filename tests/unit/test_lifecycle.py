@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparktf.errors import LifecycleError
-from sparktf.lifecycle import (
+from sparktf.driver.lifecycle import (
     AGENT,
     GANG,
     TRAINER,
@@ -21,6 +20,7 @@ from sparktf.lifecycle import (
     page,
     step,
 )
+from sparktf.errors import LifecycleError
 
 ROOT = Path(__file__).parents[2]
 

@@ -16,8 +16,8 @@ import yaml
 from lakes import no_filter, write_lake
 from pretend import PretendDriver, unmeasured
 
-from sparktf.cli import main
 from sparktf.clock import SystemClock
+from sparktf.commands.cli import main
 from sparktf.config.load import load_config
 from sparktf.driver.plan.paths import normalised
 from sparktf.driver.plan.planner import plan_source

@@ -65,7 +65,7 @@ def test_dir_lists_the_public_names() -> None:
     [
         "import sparktf",
         "from sparktf import JobConfig, load_config, ConfigError",
-        "import sparktf.cli",
+        "import sparktf.commands.cli",
         "import sparktf.layers",
     ],
 )

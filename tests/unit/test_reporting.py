@@ -16,7 +16,7 @@ from lakes import plan_lake, write_lake
 from pretend import PretendClock, PretendDriver, WatchedStorage, pretend_config, unmeasured
 from reported import HOSTILE, StoredRuns, statistics
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.errors import ErrorRecord, NotStoredError, PreflightError, StorageError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import Baseline

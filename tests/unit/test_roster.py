@@ -8,8 +8,8 @@ import pytest
 from specs import trainer_spec
 
 from sparktf.driver.gang.roster import Roster
+from sparktf.driver.lifecycle import AgentState
 from sparktf.errors import RefusedError
-from sparktf.lifecycle import AgentState
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AgentHeartbeat, Order, Registration, TrainerExited
 from sparktf.wire.trainer_spec import Training

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lakes import write_file
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.load import load_config
 from sparktf.driver import run_checks
 from sparktf.driver.plan.paths import normalised

@@ -9,7 +9,7 @@ import pytest
 from lakes import plan_lake, write_lake
 from pretend import PretendDriver, pretend_config
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.load import parse_config
 from sparktf.driver.run import Run
 from sparktf.errors import ConfigError

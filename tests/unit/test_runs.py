@@ -18,7 +18,7 @@ from lakes import id_table, no_filter, write_lake
 from pretend import PretendClock, PretendDriver, pretend_config, unmeasured
 from rich.console import Console
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.job import JobConfig
 from sparktf.console.console import Display
 from sparktf.driver.event_log import EventLog, next_segment

@@ -16,7 +16,7 @@ from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config, unmeasured
 from published import DAYS, MODEL, NOW_S, Lab
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.load import parse_config
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import ConfigError, FencedOffError, ModelContractError, StorageError, Verdict

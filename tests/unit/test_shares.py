@@ -16,8 +16,8 @@ from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.saves import Start
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.roster import Roster
+from sparktf.driver.lifecycle import TrainerState
 from sparktf.driver.plan.plan import Assignments, Plan
-from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Interval, Stream, remaining
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, Heartbeat, Progress, Registration

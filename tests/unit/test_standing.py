@@ -19,8 +19,8 @@ from sparktf.driver.attempt.evaluation import Evaluating
 from sparktf.driver.attempt.losses import FRUITLESS, Vacancy
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.saves import Start
+from sparktf.driver.lifecycle import TrainerState
 from sparktf.errors import ErrorRecord, Verdict
-from sparktf.lifecycle import TrainerState
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import Ready, TrainerExited
 from sparktf.wire.uploads import Finished

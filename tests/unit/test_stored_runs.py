@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from stored_runs import StoredRuns, unpack
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.load import load_config
 from sparktf.errors import Verdict
 from sparktf.published.serving import Serving

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from unit.test_data_checks import column, spread, table
 
-from sparktf.cli import main
+from sparktf.commands.cli import main
 from sparktf.config.checks import ChecksConfig
 from sparktf.config.load import parse_config
 from sparktf.config.yaml import load_yaml

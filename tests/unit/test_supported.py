@@ -88,7 +88,7 @@ def test_so_is_an_old_spark_or_half_of_one_and_the_verdict_is_told(version: str,
     assert done.returncode == 2
     assert said in done.stderr.splitlines()[-1]
     assert told_verdict(told) == 2
-    checked = run("-m", "sparktf.cli", "check", str(config), path=tmp_path)
+    checked = run("-m", "sparktf.commands.cli", "check", str(config), path=tmp_path)
     assert (checked.returncode, checked.stderr.count("cannot run sparktf: ")) == (2, 1)
     imported = run("-c", "from sparktf import train", path=tmp_path)
     assert any(words in imported.stderr for words in (said, "No module named 'pyspark.sql'"))

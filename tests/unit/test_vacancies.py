@@ -7,7 +7,7 @@ import pytest
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.gang.replacements import vacancies
 from sparktf.driver.gang.roster import AgentRecord
-from sparktf.lifecycle import AgentState
+from sparktf.driver.lifecycle import AgentState
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import Registration
 

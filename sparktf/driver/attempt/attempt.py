@@ -21,9 +21,9 @@ from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.driver.attempt.rows.shares import Dealing, done_of, keeps
 from sparktf.driver.attempt.saves import Save, Start, Uploads
 from sparktf.driver.attempt.standing import Known, Standing, standing
+from sparktf.driver.lifecycle import AttemptEvent, AttemptState, TrainerEvent, TrainerState
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import DataError, ErrorRecord, RefusedError, RowAccountingError, record_of
-from sparktf.lifecycle import AttemptEvent, AttemptState, TrainerEvent, TrainerState
 from sparktf.sequence import Stream
 from sparktf.told import told_lines
 from sparktf.topology import NodeId

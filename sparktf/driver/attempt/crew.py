@@ -8,8 +8,8 @@ from typing import Any
 
 from sparktf.driver.attempt.health import Failure, Failures, exit_text, loss
 from sparktf.driver.attempt.members import Members, Trainer, speaker
+from sparktf.driver.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
 from sparktf.errors import ErrorRecord
-from sparktf.lifecycle import ATTEMPT, AttemptEvent, AttemptState, TrainerEvent, TrainerState, step
 from sparktf.wire.beats import Beats
 from sparktf.wire.control import Ack, Failed, Heartbeat, Ready, StopOrder, TrainerExited, TrainerOrders
 from sparktf.wire.sender import NodeMessage

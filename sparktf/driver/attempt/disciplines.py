@@ -12,8 +12,8 @@ from sparktf.config.strategies import Strategy
 from sparktf.driver.attempt.discipline import Discipline, Fail, Replace, Share
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.driver.attempt.saves import Save, Start, joined_save, with_others
+from sparktf.driver.lifecycle import TrainerState
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
-from sparktf.lifecycle import TrainerState
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import AssignmentRequest

@@ -9,8 +9,8 @@ from sparktf.driver.attempt.discipline import Discipline, Fail, GoOn, Replace, S
 from sparktf.driver.attempt.losses import FRUITLESS, Vacancy
 from sparktf.driver.attempt.members import Members, Trainer, have_met
 from sparktf.driver.attempt.saves import Save, Start
+from sparktf.driver.lifecycle import TrainerState
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
-from sparktf.lifecycle import TrainerState
 from sparktf.results.keep import Evaluation, KeepRule
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId, Role

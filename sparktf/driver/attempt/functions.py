@@ -14,8 +14,8 @@ from sparktf.driver.attempt.crew import Crew
 from sparktf.driver.attempt.health import Failure, Now, Outcome, Since, decide, loss, missed
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.restart import root_cause
+from sparktf.driver.lifecycle import AttemptEvent, AttemptState, TrainerState
 from sparktf.errors import ErrorRecord
-from sparktf.lifecycle import AttemptEvent, AttemptState, TrainerState
 from sparktf.topology import NodeId
 from sparktf.wire.beats import Beats
 from sparktf.wire.guest import Deal, DealRequest, GuestNode, GuestPlace

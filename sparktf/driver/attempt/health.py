@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from sparktf.config.job import JobConfig
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.members import Trainer
+from sparktf.driver.lifecycle import TrainerState
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.knobs import KNOBS
-from sparktf.lifecycle import TrainerState
 from sparktf.topology import NodeId
 from sparktf.wire.beats import Beats, beats
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sparktf.driver.lifecycle import TRAINER, TrainerEvent, TrainerState, step
 from sparktf.errors import RefusedError
-from sparktf.lifecycle import TRAINER, TrainerEvent, TrainerState, step
 from sparktf.results.usage import Usage
 from sparktf.topology import NodeId
 from sparktf.wire.control import Heartbeat, Progress, Ready

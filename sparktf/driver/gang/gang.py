@@ -16,10 +16,10 @@ from sparktf.driver.gang.placement import best_nodes
 from sparktf.driver.gang.reserved import Need, Reserved
 from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.site import Site, Voice
+from sparktf.driver.lifecycle import GANG, GangEvent, GangState, step
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import LifecycleError, RunInterruptedError
 from sparktf.executor.feeder import FeederSettings
-from sparktf.lifecycle import GANG, GangEvent, GangState, step
 from sparktf.sequence import Stream
 from sparktf.wire.trainer_spec import TrainerSpec
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sparktf.driver.lifecycle import AGENT, AgentEvent, AgentState, step
 from sparktf.errors import RefusedError
-from sparktf.lifecycle import AGENT, AgentEvent, AgentState, step
 from sparktf.wire.beats import SMALL, Beats
 from sparktf.wire.control import Ack, AgentHeartbeat, Order, Orders, Registered, Registration, TrainerExited
 from sparktf.wire.sender import TrainerKey

@@ -149,7 +149,7 @@ def _backfill(arguments: argparse.Namespace) -> int:
 
     def command(date: str) -> list[str]:
         sets = [word for override in arguments.set for word in ("--set", override)]
-        return [sys.executable, "-m", "sparktf.cli", "submit", arguments.config, "--date", date, *sets]
+        return [sys.executable, "-m", "sparktf.commands.cli", "submit", arguments.config, "--date", date, *sets]
 
     work = backfill.Backfill(command, partial(print, flush=True), arguments.parallel)
     try:
