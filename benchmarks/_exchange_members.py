@@ -16,7 +16,6 @@ from _core import bind
 from sparktf.trainer.sync.exchange.link import Link
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.meeting import Membership, Peer, link_members
-from sparktf.trainer.sync.exchange.waking import Waking
 from sparktf.wire.security import TlsMaterial
 
 TIMEOUT_S = 120
@@ -110,15 +109,13 @@ def counts(members: int, nbytes: int) -> Counts:
             pair = str(low), str(high)
             links[low][high] = _CountedLink(str(high), one, pair=pair)
             links[high][low] = _CountedLink(str(low), other, pair=pair)
-    waking = Waking()
-    gang = [_CountedExchange(rank, members, 0, links[rank], waking, attempt=1) for rank in range(members)]
+    gang = [_CountedExchange(rank, members, 0, links[rank], attempt=1) for rank in range(members)]
     with ThreadPoolExecutor(members) as pool:
         for (total,) in pool.map(lambda member: member.sum([np.ones(nbytes // 4, np.float32)]), gang):
             if not (total == members).all():
                 raise SystemExit(f"a sum over {members} members is wrong")
     for member in gang:
         member.close()
-    waking.close()
     sent = [sum(link.nbytes for link in own.values()) for own in links]
     return Counts(max(sent), max(member.rounds for member in gang))
 
@@ -134,10 +131,9 @@ def _places(members: int, way: Way) -> list[Peer]:
 def _member(rank: int, peers: Sequence[Peer], way: Way, nbytes: int, sums: int, tell: Connection | None) -> None:
     """Sums again and again; rank 0 tells what it took."""
     bind(rank)
-    waking = Waking()
     own = Membership(rank, 1, 1, "of this benchmark", way.tls)
-    links = link_members(peers, own, partners(rank, len(peers)), waking)
-    exchange = LinkedExchange(rank, len(peers), 0, links, waking, attempt=1)
+    links = link_members(peers, own, partners(rank, len(peers)))
+    exchange = LinkedExchange(rank, len(peers), 0, links, attempt=1)
     values = np.ones(nbytes // 4, np.float32)
     wall_s, cpu_s = [], []
     for _ in range(WARM_UP + sums):

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from sparktf.trainer.sync.exchange.link import Link
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
-from sparktf.trainer.sync.exchange.waking import Waking
 
 _Result = TypeVar("_Result")
 
@@ -20,7 +19,6 @@ class Linked:
 
     Attributes:
         members: Each member's exchange, by rank.
-        wakings: What ends their waits.
         links: Their links, by rank and partner.
     """
 
@@ -32,10 +30,8 @@ class Linked:
                 pair = (f"worker {low}", f"worker {high}")
                 self.links[low][high] = Link(pair[1], one, pair=pair)
                 self.links[high][low] = Link(pair[0], other, pair=pair)
-        self.wakings = [Waking() for _ in range(members)]
         self.members = [
-            LinkedExchange(rank, members, leader, links, waking, attempt=1)
-            for rank, (links, waking) in enumerate(zip(self.links, self.wakings, strict=True))
+            LinkedExchange(rank, members, leader, links, attempt=1) for rank, links in enumerate(self.links)
         ]
 
     def each(self, work: Callable[[LinkedExchange], _Result]) -> list[_Result]:
@@ -47,8 +43,6 @@ class Linked:
         for links in self.links:
             for link in links.values():
                 link.close()
-        for waking in self.wakings:
-            waking.close()
 
 
 @contextmanager

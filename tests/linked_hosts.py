@@ -17,7 +17,6 @@ from sparktf.errors import NodeLostError
 from sparktf.knobs import KNOBS
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.meeting import Membership, Peer, link_members
-from sparktf.trainer.sync.exchange.waking import Waking
 from sparktf.wire.security import TlsMaterial
 
 HOSTS = ("10.99.0.1", "10.99.0.2")
@@ -51,9 +50,8 @@ class _Member:
         KNOBS.unanswered_s = settings["unanswered_s"]
         members = [Peer(f"worker {i}", host, 4_000) for i, host in enumerate(HOSTS)]
         own = Membership(rank, 1, 1, "secret", TlsMaterial.model_validate(settings["tls"]))
-        waking = Waking()
-        links = link_members(members, own, partners(rank, 2), waking)
-        self._exchange = LinkedExchange(rank, 2, 0, links, waking, attempt=1)
+        links = link_members(members, own, partners(rank, 2))
+        self._exchange = LinkedExchange(rank, 2, 0, links, attempt=1)
 
     def sums(self, computes_s: float = 0) -> list[float]:
         """Returns means of sums of all sizes; computes for so long before the last one."""

@@ -87,6 +87,12 @@ class ClusterConfig(Section):
         "TensorFlow's collectives. `auto`: TensorFlow's for a `train(node)` and where a node sees a GPU, else "
         "sparktf's: [sync.md](sync.md).",
     )
+    threads: PositiveInt | None = Field(
+        default=None,
+        description="Threads with which TensorFlow computes an operation in each worker. `TF_NUM_INTRAOP_THREADS` in "
+        "the executors' environment, and `tf.config.threading` in the model's code, come first. By default the workers "
+        "of a host divide its processors among themselves, and a worker by itself takes all.",
+    )
     nursery: Switch = Field(
         default="auto",
         description="Whether each executor has TensorFlow imported beforehand by a process from which the trainers of "

@@ -252,7 +252,7 @@ class Run:
                 watch.leave(limit_s)
             facts = self._site.facts(replacements.seating.agents)
             with gang.roster.changed:
-                nodes = replacements.seating.results(attempt, facts, located=bool(plan.hosts))
+                nodes = replacements.seating.results(attempt, leader, facts, located=bool(plan.hosts))
             self._keep_attempt(watch, nodes, leader, self._clock.now_s() - started_s)
         if outcome is Outcome.FAILED:
             try:
@@ -305,7 +305,7 @@ class Run:
     def _announce(self, number: int, seating: Seating, leader: Training) -> None:
         restore, init = leader.restore, leader.init
         since = f"from step {restore.step}" if restore else f"from {init.label}" if init else "from scratch"
-        self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words}, {since}")
+        self._display.say(f"attempt {len(self._attempts) + 1}: {seating.in_words(leader)}, {since}")
         hosts, step = ", ".join(seating.workers), restore.step if restore else 0
         self._journal.emit(AttemptBegun(attempt=number, workers=len(seating.workers), hosts=hosts, from_step=step))
 

@@ -31,6 +31,7 @@ from sparktf.wire.beats import QUICK_S
 from sparktf.wire.channel import ControlClient, Silence, is_gone
 from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration
 from sparktf.wire.security import ControlAccess
+from sparktf.wire.trainer_spec import THREADS
 
 _PATIENCE = 0.75
 """Fraction of `timeouts.start` that a trainer waits for the nursery: on its own it would import for as long."""
@@ -158,6 +159,7 @@ class Agent:
             address=self._address(),
             container=os.environ.get("CONTAINER_ID", ""),
             sees_gpu=sees_gpu(),
+            processors=0 if THREADS in os.environ else len(os.sched_getaffinity(0)),
             before=self._before,
             versions=versions,
             problems=tuple(_problems(self._settings.model_module, versions)),

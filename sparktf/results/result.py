@@ -95,6 +95,7 @@ class NodeResult(Message):
     node: str
     host: str
     nbytes: int  # Bytes of training data that it read
+    threads: int | None = None  # Threads that TensorFlow was given for an operation; None for as many as it likes
     local_nbytes: int | None = None  # Of these, bytes stored on its own host; None if the file system lacks that
     log: str = ""  # Address of its executor's log, "" if there is none
     input: NodeInput = NodeInput()  # Details of its reading

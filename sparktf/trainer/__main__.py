@@ -22,7 +22,7 @@ from sparktf.trainer.node.report import EXIT_STOPPED, Reporter
 from sparktf.trainer.preload import complete_environment
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Bootstrap
-from sparktf.wire.trainer_spec import Function, TrainerSpec
+from sparktf.wire.trainer_spec import THREADS, Function, TrainerSpec, Training
 
 _STUCK = 0.5
 """Fraction of `timeouts.start` after which a start is considered to hang."""
@@ -65,6 +65,8 @@ def _train(spec: TrainerSpec, client: ControlClient, reporter: Reporter, work: P
 def prepare_environment(spec: TrainerSpec) -> None:
     """Sets the variables that TensorFlow reads, before gRPC starts a thread."""
     complete_environment()
+    if isinstance(spec, Training) and spec.threads is not None:
+        os.environ.setdefault(THREADS, str(spec.threads))
     if isinstance(spec, Function):
         set_cluster(spec.guest)
     elif len(spec.cluster.nodes()) > 1:

@@ -75,6 +75,7 @@ class Registration(Message):
     task: int = 0
     container: str = ""  # Id of its YARN container, "" elsewhere
     sees_gpu: bool = False  # Whether its host shows a GPU
+    processors: int = 0  # That its trainer may use; 0 where its environment says how many threads TensorFlow takes
     before: str = ""  # Its id before it lost its place, "" if it is new. It displaces no other agent.
     # Why no trainer can start here, such as a missing model module; empty if one can
     problems: tuple[str, ...] = ()

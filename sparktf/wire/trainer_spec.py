@@ -20,6 +20,9 @@ from sparktf.wire.model_source import ModelSource
 from sparktf.wire.restore import Restore
 from sparktf.wire.sender import Sender, TrainerKey
 
+THREADS = "TF_NUM_INTRAOP_THREADS"
+"""The variable by which TensorFlow is told with how many threads to compute an operation."""
+
 Collectives = Literal["sparktf", "tensorflow"]
 """The two ways to sum gradients over workers."""
 
@@ -68,6 +71,7 @@ class Training(Placed):
     champion: ModelSource | None = None  # The model that the trained one is compared with
     anchor: ModelSource | None = None  # Another model to compare with: see `Models`
     collectives: Collectives = "tensorflow"  # Of several workers that train together
+    threads: int | None = None  # That TensorFlow is to compute an operation with; None for as many as it likes
     why_collectives: str = ""  # For people; "" where there is nothing to sum
 
     @property

@@ -25,6 +25,23 @@ held = keras.visualization
 loaded = [keras.visualization.plot_image_gallery, tensorflow.keras.visualization.plot_image_gallery]
 loaded += [held.plot_image_gallery, keras.src.visualization.plot_image_gallery.plot_image_gallery]
 print({found.__module__ for found in loaded}, "matplotlib" in sys.modules)
+
+from sparktf.topology import ClusterSpec
+from sparktf.wire.trainer_spec import Training
+for told, environment, own in ((1, "", 0), (3, "", 0), (3, "2", 0), (3, "", 5)):
+    sys.stdout.flush()
+    if not os.fork():  # as the nursery does
+        if environment:
+            os.environ["TF_NUM_INTRAOP_THREADS"] = environment
+        prepare_environment(Training.model_construct(cluster=ClusterSpec(), threads=told))
+        if own:
+            tensorflow.config.threading.set_intra_op_parallelism_threads(own)
+        tensorflow.config.threading.set_inter_op_parallelism_threads(1)
+        tensorflow.zeros(()).numpy()
+        print("threads:", len(os.listdir("/proc/self/task")))
+        sys.stdout.flush()
+        os._exit(0)
+    os.wait()
 """
 
 
@@ -36,10 +53,13 @@ def run(program: str) -> str:
     return subprocess.run(command, env=kept, capture_output=True, text=True, timeout=120, check=True).stdout.strip()
 
 
-def test_importing_tensorflow_adds_no_variable_and_leaves_wrappers_and_pictures_to_who_uses_them() -> None:
-    """Other threads read the environment meanwhile."""
-    assert run(PROGRAM).splitlines() == [
+def test_importing_adds_no_variable_and_leaves_rare_modules_to_who_uses_them_and_threads_are_as_told() -> None:
+    """Other threads read the environment meanwhile. The executor's environment and the model's code come first."""
+    *imported, one, three, environments, models = run(PROGRAM).splitlines()
+    assert imported == [
         "added:",
         "True {'keras.src.wrappers.sklearn_wrapper'} False",
         "{'keras.src.visualization.plot_image_gallery'} True",
     ]
+    told = [int(line.removeprefix("threads: ")) for line in (one, three, environments, models)]
+    assert [count - told[0] for count in told] == [0, 2, 1, 4]

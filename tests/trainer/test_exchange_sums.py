@@ -14,7 +14,6 @@ import pytest
 from trainer.local_gang import PROCESSES, keep_files_in
 
 from sparktf.trainer.sync.exchange.linked import LinkedExchange
-from sparktf.trainer.sync.exchange.waking import Waking
 
 UPDATES = 40
 
@@ -39,7 +38,7 @@ def kept_of_sums(size: int) -> tuple[list[float], int]:
     """
     tf = importlib.import_module("tensorflow")
     gradients = importlib.import_module("sparktf.trainer.sync.gradients")
-    exchange = LinkedExchange(0, 1, 0, {}, Waking(), attempt=1)
+    exchange = LinkedExchange(0, 1, 0, {}, attempt=1)
     total = gradients.ExchangeSum(exchange)
     last, square, squares = (tf.Variable(tf.zeros(size)) for _ in range(3))
 

@@ -208,13 +208,6 @@ def test_all_members_end_once_one_is_gone_whether_or_not_they_have_a_link_to_it(
     assert any(said.startswith(f"the connection to worker {gone} is lost") for said in told)
 
 
-def test_a_wait_ends_with_what_another_thread_says() -> None:
-    with linked(2) as gang:
-        threading.Timer(0.05, lambda: gang.wakings[0].wake(PeerLostError("worker 1 is lost"))).start()
-        with pytest.raises(PeerLostError, match="worker 1 is lost"):
-            gang.members[0].sum([np.ones(1_000_000, np.float32)])
-
-
 def test_members_that_run_other_operations_find_out() -> None:
     with linked(2) as gang, pytest.raises(ExchangeError, match=r"worker \d sent a message with .* where .* was due"):
         gang.each(lambda member: member.sum([np.ones(4 + member.rank, np.float32)]))

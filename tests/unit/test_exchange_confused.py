@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from sparktf.errors import ExchangeError, NodeLostError, PeerLostError
 from sparktf.trainer.sync.exchange.link import Link
 from sparktf.trainer.sync.exchange.linked import LinkedExchange
-from sparktf.trainer.sync.exchange.waking import Waking
 
 HEADER = struct.Struct("!4sIIQB3xIQ4x")
 """Magic, attempt, generation, operation, kind, part, length."""
@@ -82,7 +81,6 @@ def messages() -> list[Message]:
 def beside(sent: bytes, *, closes: bool = True) -> Iterator[LinkedExchange]:
     """Gives a member whose peer sends these bytes, whatever it is sent, and then closes the connection."""
     here, there = socket.socketpair()
-    waking = Waking()
     link = Link(PEER, here, pair=("worker 0", PEER))
 
     def send() -> None:
@@ -100,13 +98,12 @@ def beside(sent: bytes, *, closes: bool = True) -> Iterator[LinkedExchange]:
     for thread in threads:
         thread.start()
     try:
-        yield LinkedExchange(0, 2, 1, {1: link}, waking, attempt=1)
+        yield LinkedExchange(0, 2, 1, {1: link}, attempt=1)
     finally:
         link.close()
         for thread in threads:
             thread.join(WITHIN_S)
         there.close()
-        waking.close()
 
 
 def told(sent: bytes, *, closes: bool = True) -> NodeLostError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import socket
 import ssl
-import threading
+import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -16,23 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparktf.errors import NodeLostError, PeerLostError
+from sparktf.errors import NodeLostError
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.meeting import HELLO, Membership, Peer, link_members
-from sparktf.trainer.sync.exchange.waking import Waking
 from sparktf.wire.certificates import new_tls_material
 from sparktf.wire.security import TlsMaterial
 
 TLS = new_tls_material(datetime.datetime.now(datetime.UTC))
 SECRET = "the run's secret"
-
-
-@pytest.fixture
-def wakings() -> Iterator[list[Waking]]:
-    made = [Waking() for _ in range(5)]
-    yield made
-    for waking in made:
-        waking.close()
 
 
 def places(count: int, *, one_host: bool = False) -> list[Peer]:
@@ -49,66 +40,63 @@ def membership(rank: int, tls: TlsMaterial | None = None, attempt: int = 1, secr
 
 
 @contextmanager
-def exchange(members: list[Peer], rank: int, tls: TlsMaterial | None, waking: Waking) -> Iterator[LinkedExchange]:
-    links = link_members(members, membership(rank, tls), partners(rank, len(members)), waking)
-    found = LinkedExchange(rank, len(members), 0, links, waking, attempt=1)
+def exchange(members: list[Peer], rank: int, tls: TlsMaterial | None) -> Iterator[LinkedExchange]:
+    links = link_members(members, membership(rank, tls), partners(rank, len(members)))
+    found = LinkedExchange(rank, len(members), 0, links, attempt=1)
     try:
         yield found
     finally:
         found.close()
 
 
-def mean_rank(members: list[Peer], tls: TlsMaterial | None, wakings: list[Waking], rank: int) -> float:
+def mean_rank(members: list[Peer], tls: TlsMaterial | None, rank: int) -> float:
     """Returns the mean of a sum in which each member has its rank."""
-    with exchange(members, rank, tls, wakings[rank]) as found:
+    with exchange(members, rank, tls) as found:
         return float(found.sum([np.full(300_000, rank, np.float32)])[0].mean())
 
 
 @pytest.mark.parametrize("tls", [None, TLS], ids=["plain", "tls"])
 @pytest.mark.parametrize("one_host", [False, True])
 @pytest.mark.parametrize("count", [2, 5])
-def test_members_meet_whoever_comes_first_and_sum(
-    count: int, *, one_host: bool, tls: TlsMaterial | None, wakings: list[Waking]
-) -> None:
+def test_members_meet_whoever_comes_first_and_sum(count: int, *, one_host: bool, tls: TlsMaterial | None) -> None:
     members = places(count, one_host=one_host)
     with ThreadPoolExecutor(count) as pool:
-        found = pool.map(partial(mean_rank, members, tls, wakings), reversed(range(count)))
+        found = pool.map(partial(mean_rank, members, tls), reversed(range(count)))
         assert list(found) == [sum(range(count))] * count
 
 
-def test_nobody_listens_on_the_network_where_all_members_are_on_one_host(wakings: list[Waking]) -> None:
+def test_nobody_listens_on_the_network_where_all_members_are_on_one_host() -> None:
     members = places(2, one_host=True)
     with ThreadPoolExecutor(2) as pool:
-        waiting = pool.submit(mean_rank, members, None, wakings, 0)
+        waiting = pool.submit(mean_rank, members, None, 0)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(members[0][1:]).close()
-        assert mean_rank(members, None, wakings, 1) == waiting.result() == 1
+        assert mean_rank(members, None, 1) == waiting.result() == 1
 
 
-def test_a_meeting_that_lacks_a_member_ends_with_what_another_thread_says(wakings: list[Waking]) -> None:
-    threading.Timer(0.05, lambda: wakings[0].wake(PeerLostError("worker 1 never came"))).start()
-    with pytest.raises(PeerLostError, match="worker 1 never came"):
-        mean_rank(places(2), None, wakings, 0)
-
-
-def test_a_port_that_another_program_has_is_no_failure_of_the_model(wakings: list[Waking]) -> None:
+def test_a_port_that_another_program_has_is_no_failure_of_the_model() -> None:
     members = places(2)
     with (
         socket.create_server(("", members[0].port)),
         pytest.raises(NodeLostError, match=f"worker 0 cannot listen for its gang at port {members[0].port}: .*in use"),
     ):
-        mean_rank(members, None, wakings, 0)
+        mean_rank(members, None, 0)
 
 
 def test_a_peer_that_cannot_be_reached_is_named_in_the_log_once_and_waited_for(
-    wakings: list[Waking], caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    members = [Peer("worker 0", "255.255.255.255", 4_000), *places(1)]
-    threading.Timer(0.5, lambda: wakings[1].wake(PeerLostError("stopped"))).start()
-    with pytest.raises(PeerLostError, match="stopped"):
-        mean_rank(members, None, wakings, 1)
+    members = places(2)
+    host, port = members[0][1:]
+    with ThreadPoolExecutor(1) as pool:
+        with socket.create_server((host, port)) as broken:
+            waiting = pool.submit(mean_rank, members, None, 1)
+            for _ in range(3):
+                with broken.accept()[0] as called:
+                    called.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes by a reset
+        assert mean_rank(members, None, 0) == waiting.result() == 1
     (said,) = [record.message for record in caplog.records if "worker 0" in record.message]
-    assert said.startswith("worker 0 at 255.255.255.255:4000 cannot be reached: ")
+    assert said.startswith(f"worker 0 at {host}:{port} cannot be reached: ")
 
 
 # ---- strangers ----
@@ -165,15 +153,13 @@ STRANGERS: dict[str, tuple[TlsMaterial | None, Callable[[Peer], socket.socket], 
 
 
 @pytest.mark.parametrize("name", STRANGERS)
-def test_a_stranger_is_refused_and_the_members_meet(
-    name: str, wakings: list[Waking], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stranger_is_refused_and_the_members_meet(name: str, caplog: pytest.LogCaptureFixture) -> None:
     tls, connect, sent, why = STRANGERS[name]
     members = places(2)
     with ThreadPoolExecutor(2) as pool:
-        waiting = pool.submit(mean_rank, members, tls, wakings, 0)
+        waiting = pool.submit(mean_rank, members, tls, 0)
         answer = refused(connect, members[0], sent)
-        assert mean_rank(members, tls, wakings, 1) == waiting.result() == 1
+        assert mean_rank(members, tls, 1) == waiting.result() == 1
     assert len(answer) <= 48, "a challenge, and a proof that gives nothing away"
     assert any(why in record.message for record in caplog.records), caplog.text
 
@@ -207,11 +193,11 @@ def test_members_meet_whatever_strangers_say_and_however_long_they_say_nothing(
     said: list[tuple[bool, bytes, bool]],
 ) -> None:
     """Each begins as a member would or not, says something, and closes the connection or keeps it."""
-    members, wakings = places(2), [Waking(), Waking()]
+    members = places(2)
     kept: list[socket.socket] = []
     try:
         with ThreadPoolExecutor(2) as pool:
-            waiting = pool.submit(mean_rank, members, None, wakings, 0)
+            waiting = pool.submit(mean_rank, members, None, 0)
             for begins, more, closes in said:
                 stranger = connected(members[0])
                 stranger.sendall(hello() * begins + more)
@@ -219,12 +205,10 @@ def test_members_meet_whatever_strangers_say_and_however_long_they_say_nothing(
                     stranger.close()
                 else:
                     kept.append(stranger)
-            assert mean_rank(members, None, wakings, 1) == waiting.result() == 1
+            assert mean_rank(members, None, 1) == waiting.result() == 1
     finally:
         for stranger in kept:
             stranger.close()
-        for waking in wakings:
-            waking.close()
 
 
 def connected(member: Peer) -> socket.socket:
@@ -235,14 +219,12 @@ def connected(member: Peer) -> socket.socket:
 
 
 @pytest.mark.parametrize("tls", [None, TLS], ids=["plain", "tls"])
-def test_a_member_tells_a_stranger_nothing_who_listens_in_its_peers_place(
-    tls: TlsMaterial | None, wakings: list[Waking]
-) -> None:
+def test_a_member_tells_a_stranger_nothing_who_listens_in_its_peers_place(tls: TlsMaterial | None) -> None:
     """As another program that has taken the port before the peer comes."""
     members = places(2)
     with ThreadPoolExecutor(1) as pool:
         with socket.create_server((members[0].host, members[0].port)) as stranger:
-            waiting = pool.submit(mean_rank, members, tls, wakings, 1)
+            waiting = pool.submit(mean_rank, members, tls, 1)
             with stranger.accept()[0] as called:
                 called.settimeout(10)
                 said = called.recv(4_096)
@@ -250,6 +232,6 @@ def test_a_member_tells_a_stranger_nothing_who_listens_in_its_peers_place(
                     called.sendall(bytes(4_096))
                     while more := called.recv(4_096):
                         said += more
-        assert mean_rank(members, tls, wakings, 0) == waiting.result() == 1
+        assert mean_rank(members, tls, 0) == waiting.result() == 1
     assert SECRET.encode() not in said
     assert tls is not None or len(said) == HELLO.size, "no proof before the other's"

@@ -185,20 +185,21 @@ def test_two_workers_lost_at_once_each_get_one(agents: Agents) -> None:
 
 
 def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agents: Agents) -> None:
-    agent = agents.agent_of(WORKERS[0])
+    agent, host = agents.agent_of(WORKERS[0]), f"h{agents.agent_of(WORKERS[1])[1]}"
     agents.passes(5)
     del agents.running[agent]
-    agents.register("b9", int(agent[1]), host="h9", task=9)
+    agents.register("b9", int(agent[1]), host=host, address=f"{host}:2", task=9, processors=4)
     for lost in agents.gang.roster.sweep():
         with agents.gang.roster.changed:
             agents.attempt.agent_lost(lost.agent.id, lost.in_words())
-    assert agents.fill() == ["worker 0 gets a new trainer on h9"]
+    assert agents.fill() == [f"worker 0 gets a new trainer on {host}"]
 
-    spec = agents.take("b9")
+    spec = agents.take("b9", f"{host}:2")
 
-    assert (spec.node, spec.incarnation, spec.cluster.worker[0]) == (WORKERS[0], 1, "h9:1")
-    nodes = agents.replacements.seating.results(agents.attempt, [ExecutorFacts()] * 4, located=False)
-    assert {node.node: node.host for node in nodes}["worker 0"] == "h9"
+    assert (spec.node, spec.incarnation, spec.cluster.worker[0]) == (WORKERS[0], 1, f"{host}:2")
+    nodes = agents.replacements.seating.results(agents.attempt, spec, [ExecutorFacts()] * 4, located=False)
+    assert [(node.host, node.threads) for node in nodes if node.node == "worker 0"] == [(host, 2)], "beside another one"
+    assert spec.threads == 2
 
 
 def test_nobody_takes_a_place_on_an_executor_that_spark_has_given_up(agents: Agents) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from lakes import lake_config
 from specs import trainer_spec
 
 from sparktf.driver.gang.placement import HostNbytes
@@ -17,12 +19,11 @@ from sparktf.wire.control import Registration
 from sparktf.wire.restore import Restore
 
 
-def agents_on(*hosts: str) -> list[AgentRecord]:
+def agents_on(*hosts: str, processors: int = 0) -> list[AgentRecord]:
+    usual: dict[str, Any] = {"jvm": "1", "versions": {}, "processors": processors}
     return [
         AgentRecord(
-            Registration(agent=f"a{i}", partition=i, host=host, jvm="1", address=f"{host}:{i}", versions={}),
-            0.0,
-            f"{host}:{i}",
+            Registration(agent=f"a{i}", partition=i, host=host, address=f"{host}:{i}", **usual), 0.0, f"{host}:{i}"
         )
         for i, host in enumerate(hosts)
     ]
@@ -89,7 +90,7 @@ def test_the_plan_keeps_where_the_workers_are() -> None:
     assert seating.workers == ("b", "d")
     assert seating.dealt == seating.hosts == ("c", "a", "b", "d")
     assert written == {"plan/nodes.json": b'["b", "d"]'}
-    assert seating.in_words == "2 workers, 1 ps and a coordinator on b, d, a, c"
+    assert seating.in_words(trainer_spec()) == "2 workers, 1 ps and a coordinator on b, d, a, c"
     assert str(seating.cluster.leader) == "chief 0"
     assert (seating.cluster.chief, seating.cluster.ps) == (("c:2",), ("a:0",))
     assert seating.cluster.worker == ("b:1", "d:3")
@@ -99,7 +100,7 @@ def test_an_evaluator_is_in_nobodys_cluster_and_no_part_of_what_a_replay_deals(t
     shape = GangShape.of_workers(2, least=1).with_evaluator()
     written: dict[str, bytes] = {}
     first = seat_agents(agents_on(*"abc"), shape, {}, LocalStorage(), "", written.__setitem__, first=True, replay=False)
-    assert first.in_words == "2 workers and an evaluator on a, b, c"
+    assert first.in_words(trainer_spec()) == "2 workers and an evaluator on a, b, c"
     assert (first.cluster.worker, first.cluster.chief, first.cluster.ps) == (("a:0", "b:1"), (), ())
     assert str(first.cluster.leader) == "worker 0"
     (tmp_path / "nodes.json").write_bytes(written["/nodes.json"])
@@ -126,3 +127,42 @@ def test_a_node_of_a_large_gang_learns_how_far_the_epoch_is_and_not_where_each_n
         assert spec.restore is not None
         assert (spec.restore.cursor.epoch, spec.restore.cursor.rows, spec.restore.step) == (3, 400_000, 7)
         assert len(spec.model_dump_json()) < 10_000
+
+
+THREE_AND_TWO = GangShape.with_servers(workers=3, ps=2, least=1).with_evaluator()
+
+
+@pytest.mark.parametrize(
+    ("processors", "asked", "hosts", "shape", "threads", "told"),
+    [
+        (2, None, "aa", GangShape.of_workers(2, least=1), [1, 1], "2 workers on a, a, 1 thread a worker"),
+        (16, None, "aaab", GangShape.of_workers(4, least=1), [5, 5, 5, None], "on a, a, a, b, 5 threads a worker"),
+        (1, None, "aaa", GangShape.of_workers(3, least=1), [1, 1, 1], "1 thread a worker"),
+        (8, None, "abc", GangShape.of_workers(3, least=1), [None, None, None], "on a, b, c"),
+        (8, 3, "aab", GangShape.of_workers(3, least=1), [3, 3, 3], "3 threads a worker"),
+        (0, 3, "aa", GangShape.of_workers(2, least=1), [None, None], "on a, a"),
+        (8, None, "aaaaaaa", THREE_AND_TWO, [None, None, None, 2, 2, 2, None], "2 threads a worker"),
+        (8, 5, "aaaaaaa", THREE_AND_TWO, [None, None, None, 5, 5, 5, None], "5 threads a worker"),
+    ],
+    ids=[
+        "one each",
+        "a host for one",
+        "fewer processors than workers",
+        "a host each",
+        "as the configuration says",
+        "as the environment says",
+        "those who compute",
+        "the same, as the configuration says",
+    ],
+)
+def test_the_workers_of_a_host_divide_its_processors(
+    processors: int, asked: int | None, hosts: str, shape: GangShape, threads: list[int | None], told: str
+) -> None:
+    agents = agents_on(*hosts, processors=processors)
+    seating = seat_agents(agents, shape, {}, LocalStorage(), "plan", lambda *_: None, first=True, replay=False)
+    usual = lake_config()
+    cluster = usual.cluster.model_copy(update={"threads": asked})
+    config = usual.model_copy(update={"cluster": cluster})
+    leader = trainer_spec(node=seating.cluster.leader, config=config)
+    assert [spec.threads for _, spec in seating.specs(leader)] == threads
+    assert seating.in_words(leader).endswith(told)

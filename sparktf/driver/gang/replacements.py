@@ -103,7 +103,7 @@ class Replacements:
         node, agent = follower
         here = agent.registration
         successor = self._attempt.succeed(node, agent.id, here.host, agent.address, here.jvm)
-        spec = successor_spec(self._leader, successor)
+        self.seating = self.seating.moved(node, agent)
+        spec = successor_spec(self._leader, successor, self.seating.threads(node, self._leader))
         self._gang.roster.start([(agent.id, spec)])
         self._leader = self._leader.model_copy(update={"cluster": spec.cluster})
-        self.seating = self.seating.moved(node, agent)

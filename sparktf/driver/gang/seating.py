@@ -20,6 +20,7 @@ from sparktf.results.result import AttemptResult, NodeResult
 from sparktf.results.usage import Usage
 from sparktf.sequence import Cursor
 from sparktf.storage.base import Storage
+from sparktf.told import count_in_words
 from sparktf.topology import ClusterSpec, GangShape, NodeId, Role, gang_text
 from sparktf.wire.trainer_spec import Training
 
@@ -47,12 +48,13 @@ class Seating:
         """The hosts of the workers, by index."""
         return tuple(agent.registration.host for node, agent in self._seats() if node.role is Role.WORKER)
 
-    @property
-    def in_words(self) -> str:
-        """The nodes and their hosts: "2 workers, 1 ps and a coordinator on ...", in this order."""
+    def in_words(self, leader: Training) -> str:
+        """Returns the nodes and their hosts, "2 workers, 1 ps and a coordinator on ..." in this order; and threads."""
         order = (Role.WORKER, Role.PS, Role.CHIEF, Role.EVALUATOR)
         seats = sorted(self._seats(), key=lambda seat: order.index(seat[0].role))
-        return f"{gang_text(self.members)} on {', '.join(agent.registration.host for _, agent in seats)}"
+        threads = sorted({found for node in self.members if (found := self.threads(node, leader)) is not None})
+        each = f", {' or '.join(count_in_words(count, 'thread') for count in threads)} a worker" if threads else ""
+        return f"{gang_text(self.members)} on {', '.join(agent.registration.host for _, agent in seats)}{each}"
 
     @property
     def cluster(self) -> ClusterSpec:
@@ -69,14 +71,31 @@ class Seating:
     def specs(self, leader: Training) -> list[tuple[str, Training]]:
         """Returns for each agent, by id, its trainer's orders: the leader's with another place."""
         common = _for_nodes(leader)
-        return [(agent.id, common.model_copy(update={"node": node})) for node, agent in self._seats()]
+        return [
+            (agent.id, common.model_copy(update={"node": node, "threads": self.threads(node, leader)}))
+            for node, agent in self._seats()
+        ]
 
     def moved(self, node: NodeId, agent: AgentRecord) -> Seating:
         """Returns the seating with another agent on a node's seat."""
         seat = self.members.index(node)
         return replace(self, agents=(*self.agents[:seat], agent, *self.agents[seat + 1 :]))
 
-    def results(self, attempt: Attempt, facts: Sequence[ExecutorFacts], *, located: bool) -> tuple[NodeResult, ...]:
+    def threads(self, node: NodeId, leader: Training) -> int | None:
+        """Returns the threads that TensorFlow computes an operation with in a node; None for as many as it likes.
+
+        It likes as many as a host has processors. Workers that share a host get a share of these each: they would
+        wait for each other's threads. A coordinator and servers compute little, and an evaluator by turns.
+        """
+        here = self.agents[self.members.index(node)].registration
+        if node.role is not Role.WORKER or not here.processors:
+            return None
+        sharing = self.workers.count(here.host)
+        return leader.config.cluster.threads or (max(here.processors // sharing, 1) if sharing > 1 else None)
+
+    def results(
+        self, attempt: Attempt, leader: Training, facts: Sequence[ExecutorFacts], *, located: bool
+    ) -> tuple[NodeResult, ...]:
         """Returns for each node its reads, its training, its resources, and the place of its log.
 
         Args:
@@ -89,6 +108,7 @@ class Seating:
             NodeResult(
                 node=str(node),
                 host=agent.registration.host,
+                threads=self.threads(node, leader),
                 nbytes=read[node].nbytes,
                 local_nbytes=read[node].local_nbytes if located else None,
                 log=known.log,
@@ -103,13 +123,14 @@ class Seating:
         return zip(self.members, self.agents, strict=True)
 
 
-def successor_spec(leader: Training, successor: Trainer) -> Training:
+def successor_spec(leader: Training, successor: Trainer, threads: int | None) -> Training:
     """Returns the orders of a trainer that takes a lost one's place, with its own address among the others."""
     return _for_nodes(leader).model_copy(
         update={
             "node": successor.node,
             "cluster": leader.cluster.moved(successor.node, successor.address),
             "incarnation": successor.incarnation,
+            "threads": threads,
         }
     )
 

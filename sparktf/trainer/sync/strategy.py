@@ -13,7 +13,6 @@ from sparktf.trainer.model.exchange import ALONE, Exchange
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
 from sparktf.trainer.sync.exchange.meeting import Membership, Peer, link_members
-from sparktf.trainer.sync.exchange.waking import Waking
 from sparktf.trainer.sync.gradients import sum_over_replicas
 
 
@@ -49,11 +48,10 @@ def exchange_of(place: Place, strategy: Any) -> Exchange:
     if place.spec.collectives == "tensorflow":
         return CollectiveExchange(strategy, rank, len(workers), leader)
     members = [Peer(str(node), *_host_and_port(address)) for node, address in workers.items()]
-    # Nobody has to wake it: an order of the driver's to stop, or its loss, ends this process, and so any wait.
-    access, waking = place.client.access, Waking()
+    access = place.client.access
     own = Membership(rank, place.spec.attempt, 1, access.secret, access.tls)
-    links = link_members(members, own, partners(rank, len(members)), waking)
-    return LinkedExchange(rank, len(members), leader, links, waking, attempt=place.spec.attempt)
+    links = link_members(members, own, partners(rank, len(members)))
+    return LinkedExchange(rank, len(members), leader, links, attempt=place.spec.attempt)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:

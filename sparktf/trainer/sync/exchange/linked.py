@@ -38,7 +38,6 @@ from sparktf.trainer.sync.exchange.transfer import (
     Outgoing,
     move,
 )
-from sparktf.trainer.sync.exchange.waking import Waking
 
 PACKED_NBYTES = 1 << 20
 """Up to here arrays share a message; larger ones are sent and added where they are, since copying them takes longer."""
@@ -62,21 +61,17 @@ def partners(rank: int, members: int) -> set[int]:
 class LinkedExchange:
     """See `Exchange`: over a link to each of `partners`; for one thread."""
 
-    def __init__(
-        self, rank: int, members: int, leader: int, links: Mapping[int, Link], waking: Waking, *, attempt: int
-    ) -> None:
+    def __init__(self, rank: int, members: int, leader: int, links: Mapping[int, Link], *, attempt: int) -> None:
         """Takes over links, by rank.
 
         Args:
             leader: Rank of the leader.
-            waking: Ends each wait once it is told why.
         """
         self.rank = rank
         self.members = members
         self.leads = rank == leader
         self._leader = leader
         self._links = links
-        self._waking = waking
         self._attempt = attempt
         self._operation = 0
         self._part = 0
@@ -172,7 +167,7 @@ class LinkedExchange:
         if by is not None and into is not None:
             frame = self._frame(received, into)
             incoming = Incoming(self._links[by], frame, into, self._spare, add=add)
-        move(outgoing, incoming, self._waking.descriptor, self._waking.check)
+        move(outgoing, incoming)
 
     def _add_in_rounds(self, values: Array) -> None:
         power = 1 << (self.members.bit_length() - 1)

@@ -23,7 +23,6 @@ from typing import NamedTuple
 from sparktf.errors import NodeLostError
 from sparktf.told import log_of
 from sparktf.trainer.sync.exchange.link import BUFFER_NBYTES, Link
-from sparktf.trainer.sync.exchange.waking import Waking
 from sparktf.wire.security import NODE_NAME, TlsMaterial
 
 HELLO = struct.Struct("!4sIIHH16s")  # Magic, attempt, generation, rank of the caller and of the called, nonce
@@ -71,14 +70,13 @@ class StrangerError(Exception):
     """A connection is not that of a member."""
 
 
-def link_members(members: Sequence[Peer], own: Membership, partners: set[int], waking: Waking) -> dict[int, Link]:
+def link_members(members: Sequence[Peer], own: Membership, partners: set[int]) -> dict[int, Link]:
     """Returns a link to each partner, by rank; waits until all are there, however long their processes take to start.
 
     Raises:
         NodeLostError: this member cannot listen at its port.
-        Exception: as told to `waking`.
     """
-    meeting = _Meeting(members, own, partners, waking)
+    meeting = _Meeting(members, own, partners)
     try:
         return meeting.links()
     finally:
@@ -86,11 +84,10 @@ def link_members(members: Sequence[Peer], own: Membership, partners: set[int], w
 
 
 class _Meeting:
-    def __init__(self, members: Sequence[Peer], own: Membership, partners: set[int], waking: Waking) -> None:
+    def __init__(self, members: Sequence[Peer], own: Membership, partners: set[int]) -> None:
         self._members = members
         self._own = own
         self._partners = partners
-        self._waking = waking
         self._contexts = None if own.tls is None else _contexts(own.tls)
         self._found: dict[int, Link] = {}
         self._changed = threading.Condition()
@@ -105,8 +102,7 @@ class _Meeting:
 
     def links(self) -> dict[int, Link]:
         with self._changed:
-            while not self._changed.wait_for(lambda: self._partners <= self._found.keys(), _AGAIN_S):
-                self._waking.check()
+            self._changed.wait_for(lambda: self._partners <= self._found.keys())
             self._is_over = True
             return dict(self._found)
 

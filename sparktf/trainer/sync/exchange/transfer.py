@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -116,12 +115,10 @@ class Incoming:
         return min(CHUNK_NBYTES // self._into.itemsize, len(self._into) - self._done)
 
 
-def move(outgoing: Outgoing | None, incoming: Incoming | None, woken: int, check: Callable[[], None]) -> None:
-    """Sends one message while another is received; returns when both are done.
+def move(outgoing: Outgoing | None, incoming: Incoming | None) -> None:
+    """Sends one message while another is received; returns when both are done, however long a peer computes.
 
-    Args:
-        woken: A file descriptor that can be read once the wait is to end.
-        check: Called then, and now and then while nothing comes; raises to end the wait.
+    Nothing but the link's loss ends the wait: the driver's order to stop ends the process.
     """
     while True:
         open_ = [each for each in (outgoing, incoming) if each is not None and not each.is_done]
@@ -129,20 +126,18 @@ def move(outgoing: Outgoing | None, incoming: Incoming | None, woken: int, check
             return
         advanced = [each.advance() for each in open_]  # each of them, whether or not another has
         if not any(advanced):
-            _wait(open_, woken, check)
+            _wait(open_)
 
 
-def _wait(open_: list[Outgoing | Incoming], woken: int, check: Callable[[], None]) -> None:
+def _wait(open_: list[Outgoing | Incoming]) -> None:
     poll = select.poll()
-    events: dict[int, int] = {woken: select.POLLIN}
+    events: dict[int, int] = {}
     for each in open_:
         asked = select.POLLIN * each.wanted.read | select.POLLOUT * each.wanted.write
         events[each.link.sock.fileno()] = events.get(each.link.sock.fileno(), 0) | asked
     for descriptor, asked in events.items():
         poll.register(descriptor, asked)
-    ready = poll.poll(_LOOK_S * 1000)
-    if not ready or any(descriptor == woken for descriptor, _ in ready):
-        check()
+    if not poll.poll(_LOOK_S * 1000):
         for each in open_:
             each.link.check()
 
