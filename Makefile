@@ -32,7 +32,7 @@ CASES ?=
 SEED ?=
 # Of make flaky.
 N ?= 20
-SUITE ?= $(SUITES)
+SUITE ?= $(call PARTED,$(SUITES))
 # Of make simulate, whose only seed SEED is, where it is given.
 STRATEGY ?=
 SEEDS ?=
@@ -56,6 +56,7 @@ MARKED = $(if $(MARK),-m '$(MARK)')
 PARTS_OF_unit := unit-a-e unit-f-k unit-l-p unit-q-z
 PARTS_OF_trainer := trainer-others trainer-exactness
 PARTS_OF_integration := integration-others integration-local
+PARTS_OF_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then each before all that are shorter, so that both processors
 # are busy to the end.
 SUITES := $(PARTS_OF_unit) cluster integration-others trainer-others integration-local guests trainer-exactness simulate fuzz pages
@@ -63,8 +64,10 @@ SUITES_MORE := cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite)))
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 # MLflow's environment is made beside the one that all else needs.
 PARTS := mlflow classes check connectors $(SUITES)
-REPORTS := $(patsubst %,$(TIMES)/%.xml,$(SUITES))
-REPORTS_MORE := $(patsubst %,$(TIMES)/more-%.xml,$(SUITES_MORE))
+# The parts of `cluster` wait more than they compute: one place is enough for both.
+PARTED = $(foreach suite,$(1),$(or $(PARTS_OF_$(suite)),$(suite)))
+REPORTS := $(patsubst %,$(TIMES)/%.xml,$(call PARTED,$(SUITES)))
+REPORTS_MORE := $(patsubst %,$(TIMES)/more-%.xml,$(call PARTED,$(SUITES_MORE)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
 AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1
@@ -132,13 +135,17 @@ check: $(VENV)/.dev ## Lint, formatting and types
 unit: $(VENV)/.dev ## Tests without processes, in seconds, in four parts at once
 	@$(AT_ONCE) -j4 $(PARTS_OF_$@)
 
+# Tests that hold the code to its rules read all of it: one process parses each file once.
+RULE_TESTS := $(patsubst %,tests/unit/test_%.py,destroying docs house layering split thread_ends)
+FILES_OF_unit = $(if $(filter unit-l-p,$@),$(RULE_TESTS)) \
+	$(sort $(filter-out $(RULE_TESTS),$(wildcard tests/unit/test_[$(@:unit-%=%)]*.py)))
+
 # By the names of their files: as long each. Some wait for a clock while others compute. They write and
 # rename tens of thousands of small files: in memory, where there is such a folder, a fifth less processor time.
 .PHONY: $(PARTS_OF_unit)
 $(PARTS_OF_unit):
 	@folder=$$(mktemp -d -p $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp) unit-XXXXXX); trap 'rm -rf "$$folder"' EXIT; \
-	TMPDIR=$$folder $(PYTEST) --basetemp=$$folder/tests $(sort $(wildcard tests/unit/test_[$(@:unit-%=%)]*.py)) \
-		$(MARKED) $(ARGS) $(CHOSEN)
+	TMPDIR=$$folder $(PYTEST) --basetemp=$$folder/tests $(FILES_OF_unit) $(MARKED) $(ARGS) $(CHOSEN)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.dev ## Random cases against an oracle, in a minute; more or others: CASES=1000 SEED=7
@@ -189,8 +196,8 @@ trainer-others:
 integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two halves at once
 	@$(AT_ONCE) $(PARTS_OF_$@)
 
-$(PARTS_OF_unit) $(PARTS_OF_trainer) $(PARTS_OF_integration): $(VENV)/.dev
-$(PARTS_OF_integration) cluster: $(CLASSES)
+$(PARTS_OF_unit) $(PARTS_OF_trainer) $(PARTS_OF_integration) $(PARTS_OF_cluster): $(VENV)/.dev
+$(PARTS_OF_integration) cluster cluster-yarn: $(CLASSES)
 
 integration integration-others: $(CONNECTORS)/.installed
 
@@ -206,10 +213,24 @@ integration-local:
 integration-others:
 	@$(PYTEST) tests/integration -m 'not local$(if $(MARK), and $(MARK))' $(ARGS) $(CHOSEN)
 
-# All on one cluster: to bring another one up takes half a minute of processor time.
+# Also inside of `make test`, whose own places are for suites.
+BESIDE = MAKEFLAGS="$$(sed -E 's/ ?(-j[0-9]*|--jobserver-[^ ]*)//g' <<< "$$MAKEFLAGS")" $(AT_ONCE)
+
 .PHONY: cluster
-cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN
-	@$(MINIHADOOP) as-root -- $(PYTEST) $(sort $(wildcard tests/cluster/test_*.py)) $(MARKED) $(ARGS) $(CHOSEN)
+cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN, those that need no YARN beside the others
+	@$(BESIDE) $(PARTS_OF_$@)
+
+# Each on one cluster: to bring one up takes half a minute of processor time, and a third of that without YARN.
+HDFS_TESTS := $(sort $(wildcard tests/cluster/test_hdfs_*.py))
+
+.PHONY: cluster-hdfs
+cluster-hdfs:
+	@$(MINIHADOOP) as-root -- $(PYTEST) $(HDFS_TESTS) $(MARKED) $(ARGS) $(CHOSEN)
+
+.PHONY: cluster-yarn
+cluster-yarn:
+	@$(MINIHADOOP) as-root -- $(PYTEST) $(filter-out $(HDFS_TESTS),$(sort $(wildcard tests/cluster/test_*.py))) \
+		$(MARKED) $(ARGS) $(CHOSEN)
 
 # MLflow's server asks for an older PyArrow than sparktf has: an environment of its own, half a minute's work.
 .PHONY: guests
@@ -273,7 +294,7 @@ clean: ## Remove all that make has made
 
 .PHONY: hadoop-up
 hadoop-up: java $(VENV)/.examples ## Start HDFS and YARN on this machine: docs/cluster/hadoop.md
-	@$(MINIHADOOP) up $(ARGS)
+	@$(MINIHADOOP) up $(if $(filter $@,$(MAKECMDGOALS)),$(ARGS))
 
 .PHONY: hadoop-status
 hadoop-status: $(VENV)/.examples ## Show its daemons and how to use it

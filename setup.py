@@ -44,9 +44,9 @@ TENSORFLOWONSPARK = ["tensorflowonspark==2.2.5", "six>=1.16,<2", "setuptools<81"
 TENSORBOARD = ["tensorboard>=2.20,<2.22"]  # TensorFlow has done without it since 2.21; only who looks needs it
 SITE = [  # the documentation's site: Markdown pages as they are, and an API reference made from docstrings
     "furo>=2025.9.25",
+    "mmdr>=0.4,<0.5",  # draws Mermaid's diagrams without a browser
     "myst-parser>=5,<6",
     "sphinx>=9,<10",
-    "sphinxcontrib-mermaid>=1.2,<3",
 ]
 EXAMPLES = ["scikit-learn>=1.5,<2"]
 DEV = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -17,8 +18,14 @@ def sources(*folders: str) -> list[Path]:
 
 @functools.cache
 def tree_of(path: Path) -> ast.Module:
-    """Parses a file."""
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    """Parses a file, without the collector: a tree is no garbage, and there are hundreds of them to visit by then."""
+    text, collects = path.read_text(encoding="utf-8"), gc.isenabled()
+    gc.disable()
+    try:
+        return ast.parse(text, str(path))
+    finally:
+        if collects:
+            gc.enable()
 
 
 @functools.cache

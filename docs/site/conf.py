@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import mmdr
+from docutils import nodes
 from pydantic import BaseModel
+from sphinx.util.docutils import SphinxDirective
 
 from sparktf.version import __version__
 
@@ -21,6 +26,13 @@ _TEXT = re.compile(r"\S.*[^:]$")
 """A line of text that begins no section of a docstring."""
 _CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
+_LOOK = "---\nconfig:\n  look: classic\n  layout: dagre\n  theme: default\n---\n"
+"""Of diagrams: as Mermaid draws them elsewhere."""
+_WIDTH = re.compile(r'width="100%"(?=[^>]* viewBox="\S+ \S+ (\S+) )')
+"""A picture's width, and that of what it shows."""
+_LETTERS = ("font-size:16px", "font-size:14px")
+"""As large as they were measured, and as they are shown: a reader's font may be wider."""
+
 PARTS = {
     "Use": "use",
     "Each night": "nights",
@@ -34,7 +46,7 @@ copyright = author
 
 root_doc = "README"
 include_patterns = ["README.md", "CHANGELOG.md", "docs/**/*.md", "docs/site/*.rst"]
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcontrib.mermaid"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
 autodoc_member_order = "bysource"
@@ -88,8 +100,31 @@ def without_fields(
     return ("", None) if isinstance(obj, type) and issubclass(obj, BaseModel) else None
 
 
+class Mermaid(SphinxDirective):
+    """A block of Mermaid in a page: drawn as the site is built, so that no reader's browser has to fetch Mermaid."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Writes the picture into the site, and has the page show it; a click shows it as large as it is."""
+        code = "\n".join(self.content)
+        try:
+            drawn = mmdr.render(_LOOK + code).svg()
+        except ValueError as error:
+            raise self.error(f"the diagram cannot be drawn: {error}") from error
+        picture = _WIDTH.sub(r'width="\1"', drawn).replace(*_LETTERS)
+        name = f"{sha256(code.encode()).hexdigest()[:16]}.svg"
+        folder = Path(self.env.app.outdir, "_images")
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(picture, encoding="utf-8")
+        path = "../" * self.env.docname.count("/") + f"_images/{name}"
+        shown = f'<img src="{path}" alt="{escape(code)}" style="background: white">'  # its lines are dark at night, too
+        return [nodes.raw("", f'<p><a href="{path}">{shown}</a></p>', format="html")]
+
+
 def setup(app: Sphinx) -> None:
     """Sphinx's entry."""
+    app.add_directive("mermaid", Mermaid)
     app.connect("source-read", as_on_the_site)
     app.connect("autodoc-process-docstring", as_markdown, priority=400)  # before napoleon reads it
     app.connect("autodoc-process-signature", without_fields)

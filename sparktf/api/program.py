@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from sparktf.api.keras_words import INSTEAD
 from sparktf.api.trained import TrainedRun
 from sparktf.config.data_section import DataConfig
 from sparktf.config.job import JobConfig
@@ -125,6 +126,8 @@ def _sections(keywords: Mapping[str, Any]) -> dict[str, Any]:
         elif key in homes:
             found[homes[key]] = {**found.get(homes[key], {}), key: value}
         else:
+            if key in INSTEAD:
+                raise ConfigError(f"there is no setting {key!r}, as Keras has it: {INSTEAD[key]}")
             known = [*JobConfig.model_fields, *homes]
             near = difflib.get_close_matches(key, known, n=1)
             raise ConfigError(f"there is no setting {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""))

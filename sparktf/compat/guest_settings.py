@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.functions import LIMITS
 from sparktf.driver.spark.masters import Slots
 from sparktf.errors import ConfigError, PreflightError
+from sparktf.feed.channel.guest_queue import AFTER_FEED
 
 _NAMES = ("heartbeat", "start", "driver_lost", "stop")
+_AFTER_FEED, _AFTER_FEED_S = AFTER_FEED.removeprefix(LIMITS), 3600.0
 
 
-def guest_timeouts(conf: Mapping[str, str]) -> TimeoutsConfig:
+class GuestTimeouts(NamedTuple):
+    """The time limits of a guest's nodes.
+
+    Attributes:
+        nodes: Those that nodes have in a training, too.
+        after_feed_s: For a function to return after the end of its rows.
+    """
+
+    nodes: TimeoutsConfig
+    after_feed_s: float
+
+
+def guest_timeouts(conf: Mapping[str, str]) -> GuestTimeouts:
     """Returns the time limits of a guest's nodes: a program of another package has no other place for them.
 
     Args:
@@ -26,16 +42,17 @@ def guest_timeouts(conf: Mapping[str, str]) -> TimeoutsConfig:
         name = key.removeprefix(LIMITS)
         if name == key:
             continue
-        if name not in _NAMES:
-            known = ", ".join(LIMITS + known for known in _NAMES)
+        if name not in (*_NAMES, _AFTER_FEED):
+            known = ", ".join(LIMITS + known for known in (*_NAMES, _AFTER_FEED))
             raise ConfigError(f"{key} is no time limit of TFCluster's nodes: there are {known}")
         try:
             found[name] = float(value)
         except ValueError:
             found[name] = 0.0
-        if not found[name] > 0:
+        if not 0 < found[name] < math.inf:
             raise ConfigError(f"{key} must be a number of seconds above 0, not {value!r}")
-    return TimeoutsConfig.model_validate(found)
+    after_feed_s = found.pop(_AFTER_FEED, _AFTER_FEED_S)
+    return GuestTimeouts(TimeoutsConfig.model_validate(found), after_feed_s)
 
 
 def check_guest_slots(slots: Slots, task_cpus: int, nodes: int, said: str) -> None:

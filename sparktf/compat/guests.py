@@ -87,10 +87,12 @@ class Guests(FunctionGang):
         self._scratch = Path(str(spark.sparkContext._temp_dir))
         self._code = self._scratch / "functions"
         self._function = name_functions({"main": main}, self._code)["main"]
-        conf = dict(spark.sparkContext.getConf().getAll())
+        conf = dict(spark.sparkContext.getConf().getAll()) | spark.conf.getAll  # also what a notebook has set since
         task_cpus = int(conf.get("spark.task.cpus", "1"))
         check_guest_slots(slots_of(spark), task_cpus, len(self._template) - here, "num_executors")
-        super().__init__(self._spark_site, len(self._template), guest_timeouts(conf))
+        limits = guest_timeouts(conf)
+        self._after_feed_s = limits.after_feed_s
+        super().__init__(self._spark_site, len(self._template), limits.nodes)
 
     def start(self) -> None:
         """Reserves the nodes and starts the function on each; returns when all of them have begun.
@@ -239,13 +241,18 @@ class Guests(FunctionGang):
     def finish(self, grace_s: float = 0.0, timeout_s: float | None = None) -> None:
         """Ends the feed, and waits until all functions but those of servers have returned.
 
+        Args:
+            grace_s: For servers to go on after that. A function that is fed may go on as long after its last rows, too,
+                if that is longer than the setting for it.
+            timeout_s: For all of them to return; None for no limit.
+
         Raises:
             SparkTFError: one failed; everything is stopped.
         """
         try:
             self.check()
             for place in self.functions.places():
-                self._end_feed(place)
+                self._end_feed(place, max(self._after_feed_s, grace_s))
             self.clock.every("guests-wait", _TELL_S, self._tell_who_is_missing)
             self.await_until(lambda: self.functions.is_done, timeout_s)
             if grace_s:
@@ -262,10 +269,10 @@ class Guests(FunctionGang):
                 _log.warning("waiting for functions: %s", self.unreturned)
             return goes_on
 
-    def _end_feed(self, place: GuestPlace) -> None:
+    def _end_feed(self, place: GuestPlace, after_s: float) -> None:
         """Tells a node that no more rows come; of one that does not listen, waits for what became of it."""
         access, functions = self.access, self.functions
-        header = GuestCall(feed_timeout_s=self._feed_timeout_s).model_dump_json().encode()
+        header = GuestCall(feed_timeout_s=self._feed_timeout_s, after_feed_s=after_s).model_dump_json().encode()
         node = next(node for node, guest in functions.guests.items() if guest.number == place.number)
         deadline_s = self.clock.now_s() + self.roster.rhythm.silence_s + _CAUSE_S
         while functions.trainers[node].finished is None:

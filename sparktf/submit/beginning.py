@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sparktf.errors import ConfigError
+from sparktf.submit.new_files import write_new
 from sparktf.submit.schedules import schedules_folder
 
 _NIGHTLY = "nightly.sh"
@@ -97,16 +97,6 @@ def begin_nights(folder: Path) -> list[Path]:
     Raises:
         ConfigError: one of them is there, or cannot be written; none is replaced.
     """
-    nightly = schedules_folder() / _NIGHTLY
-    texts = {**FIRST_NIGHT, _NIGHTLY: nightly.read_text(encoding="utf-8")}
-    if there := [folder / name for name in texts if (folder / name).exists()]:
-        raise ConfigError(f"{there[0]} is there already, and is not replaced: name another folder")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in texts.items():
-            with (folder / name).open("x", encoding="utf-8") as file:
-                file.write(text)
-        (folder / _NIGHTLY).chmod(0o755)
-    except OSError as error:
-        raise ConfigError(f"{error.filename or folder}: {error.strerror or error}: name another folder") from error
-    return [folder / name for name in texts]
+    nightly = (schedules_folder() / _NIGHTLY).read_bytes()
+    contents = {**{name: text.encode() for name, text in FIRST_NIGHT.items()}, _NIGHTLY: nightly}
+    return write_new({folder / name: content for name, content in contents.items()}, "name another folder")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from sparktf.errors import ConfigError
+from sparktf.submit.new_files import write_new
 
 _INSTALLED = Path(__file__).parents[1] / "schedules"
 _IN_SOURCES = Path(__file__).parents[2] / "yarn/schedules"
@@ -30,16 +29,8 @@ def copy_schedule(scheduler: str, to: Path) -> list[Path]:
     Raises:
         ConfigError: one of them is there, or cannot be written; none is replaced.
     """
-    copies = {file: to / place for file, place in _files(scheduler)}
-    if there := [path for path in copies.values() if path.exists()]:
-        raise ConfigError(f"{there[0]} is there, and is not replaced: name another folder with --to")
-    try:
-        for file, path in copies.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(file, path)
-    except OSError as error:
-        raise ConfigError(f"--to {to}: {error.strerror or error}: name a folder that can be written to") from error
-    return list(copies.values())
+    contents = {to / place: file.read_bytes() for file, place in _files(scheduler)}
+    return write_new(contents, "name another folder with --to")
 
 
 def _files(scheduler: str) -> Iterator[tuple[Path, Path]]:

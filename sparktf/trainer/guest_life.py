@@ -20,9 +20,10 @@ from sparktf.feed.channel.guest_feed import POOL, GuestServer
 from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.process.ports import started
 from sparktf.trainer import joined_server
+from sparktf.trainer.main_place import main_place
 from sparktf.trainer.node.ending import fail
 from sparktf.trainer.node.report import Reporter
-from sparktf.trainer.preload import put_off_rare
+from sparktf.trainer.preload import import_without_collector, put_off_rare
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, Ready
 from sparktf.wire.guest import GuestNode
@@ -53,6 +54,8 @@ def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -
     address = None
     if queue is not None:
         queue.others = partial(_has_threads, frozenset(threading.enumerate()))
+        queue.serves = lambda: joined_server.phase() == "serving"
+        queue.place = main_place
         queue.failed = lambda error: fail(error, spec, reporter, work)
         access = client.access
         host = spec.cluster.address(spec.node).rpartition(":")[0]
@@ -66,6 +69,7 @@ def run(spec: Function, client: ControlClient, reporter: Reporter, work: Path) -
     faulthandler.cancel_dump_traceback_later()
     reporter.tell_phase(joined_server.phase)
     put_off_rare()
+    import_without_collector()
     module, _, name = spec.function.partition(":")
     main: NodeFunction = getattr(importlib.import_module(module), name)
     function = f"{main.__name__} on {spec.node}"

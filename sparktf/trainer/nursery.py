@@ -21,8 +21,8 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,10 +56,16 @@ def main() -> None:
 def import_with_one_thread(also: Sequence[str]) -> None:
     """Imports the modules that trainers share, without starting a thread."""
     complete_environment()
+    with for_one_thread(), without_collector():  # which would write to memory that trainers share
+        import_all(also)
+
+
+@contextmanager
+def for_one_thread() -> Iterator[None]:
+    """Sets the variables that keep imports from starting threads, for as long as they take."""
     before = {name: os.environ.get(name) for name in _FOR_ONE_THREAD}
     os.environ.update(_FOR_ONE_THREAD)
-    with without_collector():  # which would write to memory that trainers share
-        import_all(also)
+    yield
     for name, value in before.items():
         if value is None:
             del os.environ[name]
@@ -73,8 +79,6 @@ class Agents:
     def __init__(self, listening: socket.socket, place: Path) -> None:
         self._listening = listening
         self._place = place
-        # One that is itself a fork may have imported the model's code: it forks trainers alone.
-        self._adds = {PLACE: str(place)} if __name__ == "__main__" else {}
         self._trainers: dict[socket.socket, set[int]] = {}
         self._has_forked = self._is_over = False
         self._woken, self._wakes = socket.socketpair()
@@ -158,7 +162,7 @@ class Agents:
             return {"refused": str(e)}
         if not trainer:
             self._be_gone()
-            _become_another(stdin, log, what, self._adds)
+            _become_another(stdin, log, what, {PLACE: str(self._place)})
         self._trainers[agent].add(trainer)
         return {"pid": trainer, "parent": parent}
 

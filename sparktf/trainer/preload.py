@@ -6,8 +6,10 @@ import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
@@ -27,12 +29,12 @@ _MODULES = (
     "tensorflow",
     "keras",
     "sparktf.trainer.__main__",
-    "sparktf.trainer.node.failure",
     "sparktf.trainer.sync.training",
     "sparktf.trainer.parameter_server.coordinator",
     "sparktf.trainer.parameter_server.worker",
     "sparktf.trainer.parameter_server.ps",
 )
+_LARGE = ("tensorflow", "keras", "tf_keras")
 _ON_YARN = ("sparktf.storage.hdfs.hdfs",)
 """Imported in YARN containers, whose runs keep their files on HDFS."""
 
@@ -62,12 +64,14 @@ def without_collector() -> Iterator[None]:
     Imports leave almost no garbage, and the collector would scan all imported objects again and again: a third of the
     time of TensorFlow's import.
     """
+    is_on = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         gc.freeze()
-        gc.enable()
+        if is_on:
+            gc.enable()
 
 
 def put_off_rare() -> None:
@@ -89,6 +93,34 @@ class _PutOff(ModuleType):
         module = importlib.import_module(self.__name__)
         self.__dict__.update(vars(module))  # for holders of this object
         return getattr(module, name)
+
+
+def import_without_collector(names: Collection[str] = _LARGE) -> None:
+    """Has the garbage collector rest while such modules are imported, whoever imports them in this process."""
+    sys.meta_path.insert(0, _Uncollected(names))
+
+
+class _Uncollected(MetaPathFinder):
+    """Finds modules as ever, and has them loaded without the garbage collector."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See `MetaPathFinder`."""
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in self._names else None
+        if spec is None or spec.loader is None:
+            return None
+        load = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            with without_collector():
+                load(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def import_all(also: Sequence[str] = ()) -> None:

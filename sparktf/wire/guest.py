@@ -31,10 +31,11 @@ class GuestPlace(Message):
 
 
 class GuestCall(Message):
-    """The header of a call that brings rows."""
+    """The header of a call that brings rows, or says that no more come."""
 
     partition: int | None = None  # Of the RDD
     feed_timeout_s: float = math.inf  # For the function to take rows, or give results
+    after_feed_s: float = math.inf  # For it to return after the end of all rows
 
 
 class DealRequest(Message):

@@ -14,6 +14,10 @@ from minihadoop import ClusterConfig, MiniHadoop, down, lifecycle, up
 PREFIX = "test-"
 
 
+def needs_hdfs_alone(item: pytest.Item) -> bool:
+    return item.path.name.startswith("test_hdfs_")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_leftovers() -> None:
     """Takes down what test runs that were killed have left; a cluster is named after the process that made it."""
@@ -24,8 +28,9 @@ def _no_leftovers() -> None:
 
 
 @pytest.fixture(scope="session")
-def shared_cluster() -> Iterator[MiniHadoop]:
-    config = ClusterConfig(f"{PREFIX}{os.getpid()}")
+def shared_cluster(request: pytest.FixtureRequest) -> Iterator[MiniHadoop]:
+    """Without YARN for tests of HDFS alone, as `make cluster` runs them beside the others."""
+    config = ClusterConfig(f"{PREFIX}{os.getpid()}", yarn=not all(map(needs_hdfs_alone, request.session.items)))
     try:
         with pytest.MonkeyPatch.context() as environment:
             # Containers inherit it from their NodeManager, also those of runs that are submitted as users do.

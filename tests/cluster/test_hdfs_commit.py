@@ -41,7 +41,7 @@ READER = textwrap.dedent(
     torn, steps, looks = [], [], 0
     rundir = RunDirectory(sys.argv[1], "t", "r")
     store = CheckpointStore(storage, rundir, 3, on_torn=lambda *report: torn.append(report))
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    while not select.select([sys.stdin], [], [], 0.05)[0]:
         found = store.latest()
         looks += 1
         if found is not None and (not steps or steps[-1] != found[0].step):
@@ -103,7 +103,7 @@ def test_a_reader_never_sees_half_a_checkpoint_while_datanodes_die(
         text=True,
     ) as reader:
         hosts = [host.name for host in hadoop.config.workers]
-        for step in range(1, 7):
+        for step in range(1, 5):
             if step % 2 == 0:
                 hadoop.kill("datanode", hosts[step // 2 % len(hosts)])
             commit(store, storage, rundir, write_local(tmp_path / str(step), step), step)
@@ -114,8 +114,8 @@ def test_a_reader_never_sees_half_a_checkpoint_while_datanodes_die(
     seen = json.loads(said)
     assert seen["torn"] == []
     assert seen["steps"] == sorted(seen["steps"])
-    assert len(seen["steps"]) >= 3
-    assert store.list() == (4, 5, 6)
+    assert len(seen["steps"]) >= 2
+    assert store.list() == (2, 3, 4)
 
 
 def test_a_committer_that_is_fenced_off_cannot_commit(

@@ -104,6 +104,13 @@ def command_of(process: psutil.Process) -> list[str]:
     return []
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process has ended, also where whoever has inherited it does not ask for its exit code."""
+    with suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE or not process.is_running()
+    return True
+
+
 def executor_of(pid: int) -> psutil.Process:
     """Returns the executor's JVM that a process belongs to."""
     return next(p for p in psutil.Process(pid).parents() if "CoarseGrainedExecutorBackend" in " ".join(command_of(p)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +52,22 @@ class Browser:
         except TimeoutException:
             pass  # the caller says what is missing
         return body(self._driver)
+
+    def asked_of_others(self, pages: Iterable[Path]) -> dict[str, list[str]]:
+        """Opens pages, and returns the addresses beyond this machine that each asks for, of those that ask for any."""
+        self._driver.get_log("performance")  # what pages before these have asked for
+        found: dict[str, list[str]] = {}
+        for page in pages:
+            self._driver.get(page.as_uri())
+            told = [json.loads(line["message"])["message"] for line in self._driver.get_log("performance")]
+            asked = [event for event in told if event["method"] == "Network.requestWillBeSent"]
+            urls = [event["params"]["request"]["url"] for event in asked]
+            if others := [url for url in urls if not url.startswith(("file:", "data:", "blob:"))]:
+                found[page.name] = others
+        return found
+
+    def pictures(self, page: Path) -> list[tuple[int, int]]:
+        """Returns the width and height in pixels of the pictures of a page; 0 is one that cannot be shown."""
+        self._driver.get(page.as_uri())
+        sizes = "return [...document.querySelectorAll('article img')].map(i => [i.naturalWidth, i.naturalHeight])"
+        return [(width, height) for width, height in self._driver.execute_script(sizes)]

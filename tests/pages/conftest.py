@@ -52,6 +52,7 @@ def browser(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     options.binary_location = binary
     for flag in _FLAGS:
         options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})  # what it asks for, and of whom
     folder = tmp_path_factory.mktemp("chromium")  # it leaves one behind in that for temporary files
     chromium = webdriver.Chrome(options=options, service=Service(driver, env={**os.environ, "TMPDIR": str(folder)}))
     try:

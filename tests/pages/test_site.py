@@ -56,3 +56,16 @@ def test_the_reference_is_made_from_the_docstrings(site: Path, browser: Browser)
 def test_the_search_finds_pages(site: Path, browser: Browser) -> None:
     browser.look(f"{site}/search.html?q=rollback", 1280, "light")
     assert "Publishing" in browser.text_once("Publishing", _LOOKED_FOR_S)
+
+
+def test_no_page_needs_the_network_of_its_reader(site: Path, browser: Browser) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 40
+    assert not browser.asked_of_others(pages)
+
+
+@pytest.mark.parametrize(("page", "pictures"), [("architecture", 1), ("lifecycle", 5)])
+def test_diagrams_are_pictures_of_the_site(site: Path, browser: Browser, page: str, pictures: int) -> None:
+    sizes = browser.pictures(site / f"docs/inside/{page}.html")
+    assert len(sizes) == pictures
+    assert all(width > 200 and height > 100 for width, height in sizes)

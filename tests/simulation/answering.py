@@ -19,11 +19,11 @@ from sparktf.feed.channel.any_rows import rows_to_batch
 from sparktf.feed.channel.brought_rows import BroughtRows
 from sparktf.feed.channel.guest_queue import GuestQueue
 
-FEED_TIMEOUT_S = 20.0
+FEED_TIMEOUT_S, AFTER_FEED_S = 20.0, 15.0
 ASK_S = 2.0
 BATCH = 10
 GOOD = "answers"
-HABITS = ("leaves-out", "takes-nothing", "answers-nothing", "returns", "returns-amid")
+HABITS = ("leaves-out", "takes-nothing", "answers-nothing", "returns", "returns-amid", "stays")
 """What bad functions do; they fail, if rows come to them that show it."""
 RESET = "the node is gone"
 CAUSE_S = HEARTBEAT_S + 5.0
@@ -60,6 +60,9 @@ class Answering:
                 queue.answer([2 * row for row in batch])
             if self.habit.startswith("returns") and batches == 3:
                 break
+        if self.habit == "stays":
+            self._note(self.habit)
+            process.sleep(1e6)
         queue.returned()
 
     def _answers(self, batch: Sequence[int], batches: int) -> bool:

@@ -66,6 +66,10 @@ def _never(stream: BroughtRows, moved_s: float, now_s: float) -> float:
     return 1e9
 
 
+def _not_at_all(*_: object) -> bool:
+    return False
+
+
 IS_BAD, JOINS = frozenset({"function-is-bad"}), frozenset({"function-joins"})
 
 GUARDS: Mapping[str, FunctionMutant] = {
@@ -94,6 +98,9 @@ GUARDS: Mapping[str, FunctionMutant] = {
     ),
     "a function that neither takes rows nor gives results is late": FunctionMutant(
         {"sparktf.feed.channel.brought_rows.BroughtRows.due_in_s": _never}, "does not end", IS_BAD
+    ),
+    "a function that stays after the end of its rows is late": FunctionMutant(
+        {"sparktf.feed.channel.guest_queue.GuestQueue._goes_on": _not_at_all}, "told after", IS_BAD
     ),
     "a function that returns has left no results out": FunctionMutant(
         {"sparktf.feed.channel.guest_queue.GuestQueue.returned": GuestQueue.terminate}, "results were left out", IS_BAD

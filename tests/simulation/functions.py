@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from simulation.answering import FEED_TIMEOUT_S, GOOD, HABITS, Answering, Asker, wrong
+from simulation.answering import AFTER_FEED_S, FEED_TIMEOUT_S, GOOD, HABITS, Answering, Asker, wrong
 from simulation.hub import EPOCH_S, Hub, Process, SimClock, SimCondition, Waiter
 from simulation.nodes import BEAT_S, DRIVER_LOST_S, HEARTBEAT_S, Agent, GoneError, patiently
 
@@ -247,7 +247,7 @@ class FunctionWorld:
             self.gang.await_until(lambda: self.fed)
             for answering in (function.answering for function in self.functions):
                 if answering is not None:
-                    answering.queue.end(FEED_TIMEOUT_S)
+                    answering.queue.end(FEED_TIMEOUT_S, AFTER_FEED_S)
             self.gang.await_until(lambda: self.gang.functions.is_done, RETURN_S)
             until_s = self.clock.now_s() + 2.0
             self.gang.await_until(lambda: self.gang.functions.is_over or self.clock.now_s() >= until_s)

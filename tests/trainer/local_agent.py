@@ -66,6 +66,9 @@ def _fork_nursery() -> tuple[socket.socket, int]:
         os.close(file)
     sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing has put another one there
     environment, arguments = json.loads(said)
+    # As one that has been started, it has nothing of the model's code, and forks what reads a model without it.
+    for name in [name for name in sys.modules if name.partition(".")[0] == __name__.partition(".")[0]]:
+        del sys.modules[name]
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [sys.argv[0], *arguments]

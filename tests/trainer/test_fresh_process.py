@@ -7,17 +7,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 from integration.processes import command_of, wait_for
+from trainer.conftest import OwnNursery
 
 from sparktf.errors import ModelContractError, NodeLostError
-from sparktf.executor.forking import Nursery
-from sparktf.executor.trainer_process import trainer_environment
 from sparktf.process.fork_server import PLACE
 from sparktf.trainer.model.predictions import About, Predictions, tolerance
 from sparktf.trainer.node.fresh import check_loads
@@ -26,26 +24,13 @@ EXACT = tolerance(["float32", "int64"])
 ONES = np.ones((4, 2), np.float32)
 
 
-@pytest.fixture(scope="module")
-def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, str]]:
-    """Starts one as agents do; returns its process, and the place where trainers find it."""
-    base = tmp_path_factory.mktemp("agent")
-    server = Nursery(base, trainer_environment(base))
-    try:
-        wait_for("the imports", lambda: not server.is_importing(), within_s=120)
-        (process,) = (child for child in psutil.Process().children() if "sparktf.trainer.nursery" in command_of(child))
-        yield process.pid, str(next(base.glob("nursery-*")))
-    finally:
-        server.close()
-
-
 @pytest.fixture(params=["started", "forked"])
-def parent(request: pytest.FixtureRequest, nursery: tuple[int, str], monkeypatch: pytest.MonkeyPatch) -> int:
+def parent(request: pytest.FixtureRequest, nursery: OwnNursery, monkeypatch: pytest.MonkeyPatch) -> int:
     """Whose child the process is: of whoever starts it, or of the nursery."""
     if request.param == "started":
         return os.getpid()
-    monkeypatch.setenv(PLACE, nursery[1])
-    return nursery[0]
+    monkeypatch.setenv(PLACE, nursery.place)
+    return nursery.process.pid
 
 
 def reloading(parent: int) -> list[psutil.Process]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 import pytest
-from integration.processes import command_of, wait_for
+from integration.processes import command_of, has_ended, wait_for
 from trainer import lake
 from trainer.local_gang import LocalAgents, LocalGang, LocalSite
 from trainer.told import logs_in
@@ -36,9 +35,9 @@ class Training:
         error: What it ended with.
     """
 
-    def __init__(self, config: JobConfig) -> None:
+    def __init__(self, config: JobConfig, *, imports: bool) -> None:
         self.error: SparkTFError | None = None
-        self.gang = LocalGang(config, 1, LocalSite(1, imports=True))
+        self.gang = LocalGang(config, 1, LocalSite(1, imports=imports))
         self.thread = threading.Thread(target=self._run, args=(config,))
         self.thread.start()
 
@@ -73,19 +72,19 @@ class Training:
 
 
 @pytest.fixture
-def training(tmp_path: Path) -> Iterator[Training]:
+def training(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Training]:
+    """One whose nursery imports TensorFlow by itself, or is a fork: `request.param`."""
     lake.write(tmp_path / "lake", [200])
-    training = Training(
-        lake.job(
-            tmp_path,
-            "everything",
-            data=lake.EVERYTHING,
-            params={"rows": 200, "flavour": "keras"},
-            train={"batch_size": 64, "epochs": 1_000_000, "max_attempts": 3},
-            timeouts={"reserve": 60, "start": 240, "stop": 2, "driver_lost": 20, "heartbeat": 8, "replace": 1},
-            cluster={"nursery": "on"},
-        )
+    config = lake.job(
+        tmp_path,
+        "everything",
+        data=lake.EVERYTHING,
+        params={"rows": 200, "flavour": "keras"},
+        train={"batch_size": 64, "epochs": 1_000_000, "max_attempts": 3},
+        timeouts={"reserve": 60, "start": 240, "stop": 2, "driver_lost": 20, "heartbeat": 8, "replace": 1},
+        cluster={"nursery": "on"},
     )
+    training = Training(config, imports=request.param)
     yield training
     with suppress(psutil.NoSuchProcess):
         training.agent().kill()
@@ -95,15 +94,18 @@ def training(tmp_path: Path) -> Iterator[Training]:
     assert isinstance(training.error, NodeLostError)
 
 
+@pytest.mark.parametrize("training", [False], indirect=True, ids=["fork"])
 def test_after_a_killed_trainer_the_next_is_forked_again_and_all_end_with_a_killed_agent(training: Training) -> None:
-    nursery, first = training.child(NURSERY), training.child(TRAINER)
+    (nursery,) = wait_for("a nursery", training.agent().children, within_s=60)
+    (first,) = wait_for("a trainer", nursery.children, within_s=60)
     first.kill()
-    second = training.child(TRAINER, but=first.pid)
+    (second,) = wait_for("the next", lambda: [child for child in nursery.children() if child != first], within_s=60)
     assert "nursery" not in training.log(2)
-    os.kill(training.agent().pid, signal.SIGKILL)
-    assert not psutil.wait_procs([nursery, second], timeout=10)[1]
+    training.agent().kill()
+    wait_for("all end", lambda: has_ended(nursery) and has_ended(second), within_s=30)
 
 
+@pytest.mark.parametrize("training", [True], indirect=True, ids=["by itself"])
 def test_a_trainer_ends_with_its_nursery_and_the_next_is_forked_by_another_unless_that_dies_importing(
     training: Training,
 ) -> None:
@@ -111,7 +113,7 @@ def test_a_trainer_ends_with_its_nursery_and_the_next_is_forked_by_another_unles
     nursery.kill()
     other = training.child(NURSERY, but=nursery.pid)
     second = training.child(TRAINER, but=first.pid)
-    assert not first.is_running() or first.status() == psutil.STATUS_ZOMBIE
+    assert has_ended(first)
     assert second.ppid() == other.pid
     assert "nursery" not in training.log(2)
     other.kill()

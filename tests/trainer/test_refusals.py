@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
+from split import only
 from trainer import lake, refused
 from trainer.local_gang import LocalGang
 
@@ -69,27 +72,49 @@ ACCEPTED = [
     "lines of CSV",
 ]
 """The last four take no row that is made up."""
-CASES = [
-    *((flavour, what, text) for flavour in FLAVOURS for what, text in MESSAGES.items()),
-    *(("keras", what, text) for what, text in ONLY_KERAS.items()),
+OF_FEEDS = [
+    "input too many",
+    "text into numbers",
+    "three into four",
+    "one into four",
+    "a flat image",
+    "a text target",
+    "an image without channels",
+    "whole numbers into floats",
+    "one value as a vector",
+    "a vector as one value",
+    "texts",
+    "images",
+    "lines of CSV",
 ]
+"""What is fed into one and the same input, whichever Keras has made it."""
 
 
-@pytest.mark.parametrize(("flavour", "what", "text"), CASES)
+def alternating(cases: list[tuple[str, str]]) -> list[Any]:
+    """Returns flavours and what is wrong; of `OF_FEEDS`, `make test` has each in one flavour, and those in turns."""
+    told = [(FLAVOURS[place % 2], what) for place, what in enumerate(OF_FEEDS)]
+    return only(*(case for case in cases if case[1] not in OF_FEEDS or case in told), of=cases)
+
+
+CASES = alternating(
+    [*((flavour, what) for flavour in FLAVOURS for what in MESSAGES), *(("keras", what) for what in ONLY_KERAS)]
+)
+
+
+@pytest.mark.parametrize(("flavour", "what"), CASES)
 def test_a_model_that_cannot_be_exact_is_refused(
-    flavour: str, what: str, text: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
+    flavour: str, what: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
 ) -> None:
     config = lake.job(tmp_path, "anything", params={"flavour": flavour}, data=lake.NUMBERS_TO_LABEL)
     ((kind, verdict, message),) = elsewhere.submit(refused.answers, config, what).result()
     assert (kind, verdict) == ("ModelContractError", Verdict.REFUSED), message
     assert message.startswith("model: ")
-    assert text in message
+    assert {**MESSAGES, **ONLY_KERAS}[what] in message
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-@pytest.mark.parametrize("what", ACCEPTED)
+@pytest.mark.parametrize(("flavour", "what"), alternating([*product(FLAVOURS, ACCEPTED)]))
 def test_a_model_without_a_fault_is_accepted(
-    what: str, flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
+    flavour: str, what: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
 ) -> None:
     config = lake.job(tmp_path, "anything", params={"flavour": flavour}, data=lake.NUMBERS_TO_LABEL)
     assert elsewhere.submit(refused.answers, config, what).result() == {("", 0, "accepted")}

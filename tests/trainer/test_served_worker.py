@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from lakes import id_table, write_file, write_lake
+from trainer.conftest import OwnNursery
 from trainer.local_gang import PROCESSES
 from trainer.served import (
     SERVER,
@@ -28,6 +29,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.gang.control_server import LocalControlServer
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import Verdict
+from sparktf.executor.forking import Nursery
 from sparktf.executor.trainer_process import TrainerProcess
 from sparktf.process.ports import BoundPort
 from sparktf.sequence import Stream
@@ -136,8 +138,9 @@ class Driver(Lender):
 class Nodes:
     """A worker and a parameter server, each in its process, as an agent starts them."""
 
-    def __init__(self, config: JobConfig, folder: Path) -> None:
+    def __init__(self, config: JobConfig, folder: Path, nursery: Nursery) -> None:
         self.driver = Driver(config)
+        self._nursery = nursery
         self._ports = [BoundPort() for _ in range(3)]
         chief, worker, ps = (f"127.0.0.1:{held.port}" for held in self._ports)
         self.cluster = ClusterSpec(chief=(chief,), worker=(worker,), ps=(ps,))
@@ -145,7 +148,7 @@ class Nodes:
 
     def _start(self, config: JobConfig, node: NodeId, folder: Path) -> TrainerProcess:
         spec = spec_of(config, self.driver.plan.spec, self.cluster, node)
-        return TrainerProcess(spec, self.driver.server.access(), folder)
+        return TrainerProcess(spec, self.driver.server.access(), folder, self._nursery)
 
     def close(self) -> None:
         for process in self.processes.values():
@@ -157,9 +160,9 @@ class Nodes:
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[Nodes]:
+def nodes(tmp_path: Path, nursery: OwnNursery) -> Iterator[Nodes]:
     write_lake(tmp_path / "lake")
-    nodes = Nodes(job(tmp_path), tmp_path)
+    nodes = Nodes(job(tmp_path), tmp_path, nursery.server)
     yield nodes
     nodes.close()
 

@@ -8,7 +8,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
-SLOW_S = 0.5
+SLOW_S = 0.25
+UPDATES = 3
 
 
 def stale_updates() -> list[list[int]]:
@@ -36,8 +37,8 @@ def test_an_update_is_as_stale_as_there_were_others_since_it_read(elsewhere: Pro
     assert elsewhere.submit(stale_updates).result() == [[0, 5], [0] * 5, [3]]
 
 
-def timed(slow: str) -> tuple[list[float], float]:
-    """Makes an update a stage of which is slow; returns the seconds of reading and computing, and the variable."""
+def timed(slow: str) -> tuple[list[list[float]], float]:
+    """Makes updates a stage of which is slow; returns the seconds of reading and computing, and the variable."""
     tf = importlib.import_module("tensorflow")
     stages = importlib.import_module("sparktf.trainer.parameter_server.update.stages")
     variable, unused = tf.Variable(1.0), tf.Variable(1.0)
@@ -61,13 +62,14 @@ def timed(slow: str) -> tuple[list[float], float]:
         found: list[float] = here.seconds()
         return found
 
-    return [float(seconds) for seconds in update()], float(variable)
+    return [[float(seconds) for seconds in update()] for _ in range(UPDATES)], float(variable)
 
 
 @pytest.mark.parametrize("slow", ["computing", "applying"])
 def test_a_stage_has_the_time_that_it_takes(slow: str, elsewhere: ProcessPoolExecutor) -> None:
-    (reading_s, computing_s), value = elsewhere.submit(timed, slow).result()
-    assert value == -1.0
+    told, value = elsewhere.submit(timed, slow).result()
+    assert value == (-1.0) ** UPDATES
+    reading_s, computing_s = map(min, zip(*told, strict=True))  # a busy machine may stand still in any
     assert 0 <= reading_s < SLOW_S
     # Clocks are read beside what is slow, which may have begun by then.
     assert (computing_s >= SLOW_S / 2) == (slow == "computing")

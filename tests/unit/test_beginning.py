@@ -10,7 +10,9 @@ from integration.page import Page
 from source_trees import ROOT
 
 from sparktf.commands.cli import main
+from sparktf.errors import ConfigError
 from sparktf.submit.beginning import FIRST_NIGHT
+from sparktf.submit.new_files import write_new
 
 
 def test_the_files_are_those_that_the_page_shows() -> None:
@@ -43,3 +45,10 @@ def test_no_file_is_replaced_and_none_is_written_beside_it(tmp_path: Path, capsy
     assert [(path.name, path.read_text("utf-8")) for path in tmp_path.iterdir()] == [("churn.py", "mine")]
     assert main(["init", str(tmp_path / "churn.py/below")]) == 2
     assert "Not a directory: name another folder" in capsys.readouterr().err
+
+
+def test_where_one_file_cannot_be_written_none_is_left(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine", "utf-8")
+    with pytest.raises(ConfigError, match="mine: File exists: name another folder"):
+        write_new({tmp_path / "one": b"1", tmp_path / "mine/two": b"2"}, "name another folder")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]

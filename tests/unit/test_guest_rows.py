@@ -30,7 +30,7 @@ from sparktf.feed.channel.any_rows import (
     rows_to_batch,
     rows_together,
 )
-from sparktf.feed.channel.any_values import unpack_value
+from sparktf.feed.channel.any_values import pack_value, unpack_value
 from sparktf.feed.channel.guest_feed import unwrapped, wrapped
 
 Point = namedtuple("Point", ("x", "y"))
@@ -200,6 +200,35 @@ alike = st.sampled_from(
 """Kinds of columns, each of values that are alike."""
 
 
+class Weight(float):
+    """A number of a class of the program's own."""
+
+
+@given(
+    st.sampled_from([st.floats(), st.integers(-(2**31), 2**31 - 1), numbers]).flatmap(
+        lambda kind: st.lists(kind, min_size=1, max_size=6)
+    ),
+    st.sampled_from([list, tuple]),
+    st.lists(
+        st.integers(0, 99) | st.sampled_from([1.5, True, None, 2**31, -(2**31) - 1, 2**70, np.float64(1.5), "x", [1]]),
+        max_size=2,
+    ),
+    st.integers(0, 65),
+    st.booleans(),
+)
+def test_long_lists_of_numbers_come_as_they_were_whatever_else_is_among_them(
+    cycle: list[Any], kind: Any, odd: list[Any], place: int, has_text: bool
+) -> None:
+    values = (cycle * 80)[:66]
+    values[place:place] = odd
+    rows = [kind(values), kind(values[:65]), *(["a text"] if has_text else [])]  # beside a text, as objects
+    assert same(there_and_back(rows), rows)
+    assert same(unpack_value(pack_value(rows)), rows)
+    values[place] = Weight(1.5)
+    with pytest.raises(UnfitRowsError, match=rf"a value of type .*Weight at \[{place}\]"):
+        rows_to_batch([kind(values)])
+
+
 @given(st.lists(alike, min_size=1, max_size=5), st.integers(0, 9), st.data())
 def test_rows_that_are_alike_come_as_they_were_from_any_of_them_on(kinds: list[Any], first: int, data: Any) -> None:
     shape = data.draw(
@@ -257,6 +286,11 @@ def test_rows_that_are_alike_come_as_they_were_from_any_of_them_on(kinds: list[A
 )
 def test_what_programs_of_spark_have_for_rows_comes_as_it_was(rows: list[Any]) -> None:
     assert same(there_and_back(rows), rows)
+
+
+def test_a_long_list_of_numbers_takes_no_more_room_than_they_do() -> None:
+    assert len(pack_value([0.5] * 1000)) < 8 * 1000 + 32
+    assert len(pack_value([500] * 1000)) < 4 * 1000 + 32
 
 
 def test_rows_of_spark_are_asked_by_name() -> None:

@@ -19,6 +19,7 @@ from sparktf.errors import ConfigError, ModelError, PreflightError
 from sparktf.feed.channel.any_rows import rows_to_batch
 from sparktf.feed.channel.brought_rows import BroughtRows, Hands
 from sparktf.feed.channel.guest_queue import GuestQueue
+from sparktf.trainer.main_place import main_place
 from sparktf.wire.guest import GuestNode
 
 
@@ -149,6 +150,40 @@ def test_rows_that_are_left_by_a_feeder_that_died_hold_nobody_up_for_ever() -> N
     assert len(late) == 1
 
 
+@pytest.mark.parametrize(
+    ("habit", "late_s"),
+    [("never reads", 60), ("has all rows", 70), ("wants no more", 60), ("reads on", 60), ("serves", 0), ("returns", 0)],
+)
+def test_a_function_that_does_not_return_after_the_end_of_its_rows_is_late(habit: str, late_s: int) -> None:
+    clock, late = PretendClock(), list[tuple[float, str]]()
+    queue = GuestQueue(1 << 20, clock)
+    queue.failed = lambda error: late.append((clock.now_s(), str(error)))
+    queue.place, queue.serves = lambda: "; it is at line 3", lambda: habit == "serves"
+    if habit != "never reads":
+        queue.put(rows_to_batch([1, 2]), BroughtRows())
+        assert queue.take(2) == [1, 2]
+    if habit == "wants no more":
+        queue.terminate()
+    if habit == "returns":
+        queue.returned()
+    queue.end(20.0, 60.0)
+    for second in range(1, 100):
+        if not late and ((habit == "has all rows" and second > 10) or habit in {"reads on", "serves"}):
+            assert queue.take(2) == []
+        clock.advance(1.0)
+    said = "the function has not returned within 60 s (spark.sparktf.timeouts.after_feed) of its rows' end"
+    assert late == ([(late_s + 1, f"{said}; it is at line 3")] if late_s else [])
+
+
+def test_the_users_own_line_is_named_where_a_function_is_in_a_call_of_a_library() -> None:
+    places = list[str]()
+    thread = threading.Thread(target=lambda: places.append(main_place()))
+    thread.start()
+    thread.join()
+    (place,) = places
+    assert re.fullmatch(r"; it is at line \d+ of test_guests.py, in test_the_users_own_line_is_named_.*", place)
+
+
 def test_a_mapping_makes_tensors_of_the_columns() -> None:
     queue, _ = fed([(1, "a"), (2, "b")])
     queue.end()
@@ -185,8 +220,14 @@ def test_more_nodes_than_slots_are_refused(master: str, cores: int, task_cpus: i
 def test_time_limits_are_settings_of_spark() -> None:
     conf = {"spark.app.name": "x", "spark.sparktf.timeouts.heartbeat": "60", "spark.sparktf.timeouts.stop": "1.5"}
     found = guest_timeouts(conf)
-    assert (found.heartbeat, found.stop, found.start) == (60.0, 1.5, 180.0)
-    for key, value in (("heartbeat", "1m"), ("heartbeat", "-1"), ("heartbeat", "nan"), ("reserve", "5")):
+    assert (found.nodes.heartbeat, found.nodes.stop, found.nodes.start, found.after_feed_s) == (
+        60.0,
+        1.5,
+        180.0,
+        3600.0,
+    )
+    assert guest_timeouts({"spark.sparktf.timeouts.after_feed": "60"}).after_feed_s == 60.0
+    for key, value in (("heartbeat", "1m"), ("after_feed", "-1"), ("stop", "nan"), ("start", "inf"), ("reserve", "5")):
         with pytest.raises(ConfigError, match=f"^spark.sparktf.timeouts.{key} "):
             guest_timeouts({f"spark.sparktf.timeouts.{key}": value})
 

@@ -45,7 +45,7 @@ def test_what_a_scheduler_takes_is_written_once(scheduler: str, tmp_path: Path) 
     written = copy_schedule(scheduler, tmp_path / "here")
     assert sorted(written) == sorted(path for path in (tmp_path / "here").rglob("*") if path.is_file())
     written[0].write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match="is there, and is not replaced"):
+    with pytest.raises(ConfigError, match="is there already, and is not replaced: name another folder with --to"):
         copy_schedule(scheduler, tmp_path / "here")
     assert written[0].read_text(encoding="utf-8") == "mine"
 

@@ -45,6 +45,8 @@ def test_a_daemon_is_named_by_kind_and_where_need_be_host() -> None:
         *("resourcemanager@master", "namenode@master"),
         *("datanode@host1", "nodemanager@host1", "datanode@host2", "nodemanager@host2"),
     ]
+    only_hdfs = daemons_of(ClusterConfig(hosts=2, yarn=False))
+    assert [daemon.name for daemon in only_hdfs] == ["namenode@master", "datanode@host1", "datanode@host2"]
     assert find_daemon(config, "namenode", None).host == config.master
     for kind, host in [("datanode", None), ("datanode", "master"), ("datanote", "host1")]:
         with pytest.raises(RefusedError, match="cluster default has resourcemanager@master, namenode@master"):

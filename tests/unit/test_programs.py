@@ -16,8 +16,13 @@ import pytest
 
 from sparktf.api.cluster import AskedTraining, train
 from sparktf.api.edge import with_short_traceback
-from sparktf.api.program import program_config
+from sparktf.api.keras_words import INSTEAD
+from sparktf.api.program import fields_of, program_config
 from sparktf.api.trained import TrainedRun
+from sparktf.config.data_section import DataConfig
+from sparktf.config.job import JobConfig
+from sparktf.config.nodes import ClusterConfig
+from sparktf.config.train import TrainConfig
 from sparktf.driver.code.code_files import code_files
 from sparktf.driver.code.function_module import name_functions
 from sparktf.errors import ConfigError, Verdict
@@ -170,6 +175,9 @@ def test_where_nothing_is_said_of_the_output_it_is_a_temporary_folder_that_all_n
     ("keywords", "message"),
     [
         ({"epoch": 3}, "there is no setting 'epoch'; did you mean 'epochs'?"),
+        ({"validation_split": 0.2}, r"'validation_split', as Keras has it: write validation=\{'fraction': 0.2\}"),
+        ({"steps_per_epoch": 9}, "'steps_per_epoch', as Keras has it: an epoch is all rows"),
+        ({"optimizer": "adam"}, "'optimizer', as Keras has it: compile the model with it"),
         ({"batch_size": 0}, "train.batch_size"),
         ({"prepare": print}, "prepare: a model that is given by name"),
     ],
@@ -367,3 +375,11 @@ def test_a_list_of_callbacks_travels_as_the_function_that_returns_it(model: Any,
     for wrong, said in (([3], "3 is not a Keras callback"), ([Callback], "is not a Keras callback: give a list")):
         with pytest.raises(ConfigError, match=f"callbacks: .*{said}"):
             config(tmp_path, model=model, callbacks=wrong)
+
+
+def test_what_keras_calls_otherwise_is_no_setting_of_a_run() -> None:
+    settings = {
+        *JobConfig.model_fields,
+        *(key for kind in (DataConfig, TrainConfig, ClusterConfig) for key in fields_of(kind)),
+    }
+    assert not settings & set(INSTEAD)

@@ -148,7 +148,7 @@ def _directions(cluster: MiniHadoop) -> list[str]:
     web = {daemon.kind: daemon.web_url for daemon in cluster.daemons}
     return [
         "",
-        f"web pages       {web[NAMENODE]}  {web[RESOURCEMANAGER]}",
+        f"web pages       {'  '.join(web[kind] for kind in (NAMENODE, RESOURCEMANAGER) if kind in web)}",
         f"HADOOP_CONF_DIR {cluster.conf_dir()}",
         f"logs            {cluster.folder.logs}",
         f"a command       {command} exec -- COMMAND        (sets HADOOP_CONF_DIR)",

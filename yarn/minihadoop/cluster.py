@@ -261,11 +261,11 @@ class MiniHadoop:
 
         def missing() -> str:
             self._check_none_ended()
-            found = first_missing(self.hdfs, self.yarn)
+            found = first_missing(self.hdfs, self.yarn if self.config.yarn else None)
             return found.what if found else ""
 
         def clues() -> str:
-            found = first_missing(self.hdfs, self.yarn)
+            found = first_missing(self.hdfs, self.yarn if self.config.yarn else None)
             return self.log_tail(found.kind, found.host) if found else ""
 
         wait_for(f"cluster {self.config.name} is up", missing, deadline_s, clues)

@@ -51,6 +51,7 @@ class ClusterConfig:
         host_vcores: The same, in virtual cores.
         settings: Hadoop properties over our own, as (key, value).
         user_namespace: Whether the cluster lives in a user namespace even where root could do without.
+        yarn: Whether there is YARN beside HDFS: half of the daemons.
 
     Raises:
         RefusedError: A value makes no cluster.
@@ -64,6 +65,7 @@ class ClusterConfig:
     host_vcores: int = 4
     settings: tuple[tuple[str, str], ...] = ()
     user_namespace: bool = False
+    yarn: bool = True
 
     def __post_init__(self) -> None:
         check_name(self.name)

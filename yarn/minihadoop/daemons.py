@@ -98,8 +98,10 @@ class Daemon:
 
 def daemons_of(config: ClusterConfig) -> tuple[Daemon, ...]:
     """Returns the daemons of a cluster, in the order in which they start best."""
-    masters = (Daemon(RESOURCEMANAGER, config.master), Daemon(NAMENODE, config.master))
-    return (*masters, *(Daemon(kind, host) for host in config.workers for kind in (DATANODE, NODEMANAGER)))
+    masters = (RESOURCEMANAGER, NAMENODE) if config.yarn else (NAMENODE,)
+    workers = (DATANODE, NODEMANAGER) if config.yarn else (DATANODE,)
+    there = [Daemon(kind, config.master) for kind in masters]
+    return (*there, *(Daemon(kind, host) for host in config.workers for kind in workers))
 
 
 def find_daemon(config: ClusterConfig, kind: str, host: str | None) -> Daemon:

@@ -23,9 +23,9 @@ class Missing:
     host: str | None = None
 
 
-def first_missing(hdfs: Hdfs, yarn: Yarn) -> Missing | None:
+def first_missing(hdfs: Hdfs, yarn: Yarn | None) -> Missing | None:
     """Returns the first unfulfilled condition: writable HDFS, every DataNode live, every NodeManager running."""
-    return _missing_in_hdfs(hdfs) or _missing_in_yarn(yarn)
+    return _missing_in_hdfs(hdfs) or (None if yarn is None else _missing_in_yarn(yarn))
 
 
 def datanode_views(hdfs: Hdfs) -> dict[str, DataNodeState]:

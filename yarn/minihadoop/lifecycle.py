@@ -114,10 +114,9 @@ def _start(
         write_conf(config, folder, host)
     _make_hosts(config, folder, options)
     cluster = MiniHadoop(config, folder)
-    first, *others = cluster.daemons
-    cluster.start(first.kind.name)
-    _format(cluster, jars)
-    for daemon in others:
+    for daemon in cluster.daemons:
+        if daemon.kind is NAMENODE:  # the ResourceManager, where there is one, comes before and starts meanwhile
+            _format(cluster, jars)
         cluster.start(daemon.kind.name, daemon.host.name)
     with cluster.inside():
         cluster.wait_until_up(START_DEADLINE_S)

@@ -2,7 +2,8 @@
 
 It is MessagePack's: None, booleans, integers of 64 bits, floats, texts, bytes, lists, and dicts with keys of these. A
 list that begins with a mark (an extension type without content) is a value of another type: of one in `_TYPES`, or of
-those that `add_type` adds. A type is found by its mark alone: a message cannot name what is made of it.
+those that `add_type` adds. A long list of numbers of one type is one, too: they are written one after another, as an
+array has them. A type is found by its mark alone: a message cannot name what is made of it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from zoneinfo import ZoneInfo
 
 import msgpack
 import numpy as np
+
+from sparktf.feed.channel.alike_numbers import alike_numbers
 
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 """Types that MessagePack has, and that contain no other values."""
@@ -130,7 +133,7 @@ def _ready(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is list:
-        return value if _PLAIN.issuperset(map(type, value)) else list(map(_ready, value))
+        return _ready_list(value)
     if kind is dict:
         if not _PLAIN.issuperset(map(type, value)):
             return [_DICT_MARK, None, *map(_ready, chain.from_iterable(value.items()))]
@@ -145,6 +148,13 @@ def _ready(value: Any) -> Any:
     parts = marked.parts(value)
     ready = parts if _PLAIN.issuperset(map(type, parts)) else map(_ready, parts)
     return [msgpack.ExtType(marked.code, b""), head, *ready]
+
+
+def _ready_list(value: list[Any]) -> list[Any]:
+    numbers = alike_numbers(value)
+    if numbers is not None:
+        return [_NUMBERS_MARK, None, numbers.dtype.kind, numbers.tobytes()]
+    return value if _PLAIN.issuperset(map(type, value)) else list(map(_ready, value))
 
 
 def _large_integer(value: Any) -> Any:
@@ -272,14 +282,23 @@ def _named_class(name: str, *fields: str) -> Any:
     return namedtuple(name if name.isidentifier() else "Row", fields, rename=True)
 
 
-_INTEGER, _DICT = (
+_NUMBER_TYPES = {"f": "<f8", "i": "<i4"}
+
+
+def _read_numbers(kind: str, content: Any) -> list[Any]:
+    found: list[Any] = np.frombuffer(content, _NUMBER_TYPES[kind]).tolist()
+    return found
+
+
+_INTEGER, _DICT, _NUMBERS = (
     MarkedType(code, tuple, reader)
     for code, reader in (
         (0, _of(lambda content: int.from_bytes(content, "little", signed=True))),
         (1, _with(lambda items: dict(_pairs(items)))),
+        (21, _of(_read_numbers)),
     )
 )
-_INTEGER_MARK, _DICT_MARK = (msgpack.ExtType(marked.code, b"") for marked in (_INTEGER, _DICT))
+_INTEGER_MARK, _DICT_MARK, _NUMBERS_MARK = (msgpack.ExtType(marked.code, b"") for marked in (_INTEGER, _DICT, _NUMBERS))
 _NAMED = MarkedType(
     2,
     tuple,
@@ -307,6 +326,6 @@ _TYPES: dict[type, MarkedType] = {
     array.array: MarkedType(19, lambda value: (value.typecode, value.tobytes()), _of(array.array)),
     np.ndarray: MarkedType(20, _array, _of(_read_array)),
 }
-_CODES = {marked.code: marked for marked in (_INTEGER, _DICT, _NAMED, _SCALAR, *_TYPES.values())}
+_CODES = {marked.code: marked for marked in (_INTEGER, _DICT, _NUMBERS, _NAMED, _SCALAR, *_TYPES.values())}
 _ADDED: dict[str, MarkedType] = {}
 """Types of other packages, by `module.Class`."""

@@ -53,7 +53,8 @@ class _Server(flight.FlightServerBase):  # type: ignore[misc]
         """Ends the feed."""
         if action.type != END:
             raise flight.FlightUnauthorizedError(f"unknown action {action.type[:80]!r}")
-        self._queue.end(_header(action.body.to_pybytes()).feed_timeout_s)
+        call = _header(action.body.to_pybytes())
+        self._queue.end(call.feed_timeout_s, call.after_feed_s)
         yield flight.Result(b"")
 
     def do_put(

@@ -19,6 +19,8 @@ from sparktf.feed.channel.brought_rows import BroughtRows, Hands
 _LOOK_S = 0.5
 _ONE_EACH = "batch_results() needs one result for each row of each batch, also of the shorter one at a partition's end"
 _END = "a function takes rows until should_stop(), or calls terminate(), or returns"
+AFTER_FEED = "spark.sparktf.timeouts.after_feed"
+"""The setting of Spark for how long a function may go on when no more rows come."""
 
 
 class GuestQueue:
@@ -31,6 +33,8 @@ class GuestQueue:
         is_over: Whether the end has come, and all rows before it were taken; or the function has failed.
         function: The function and its node, for people.
         others: Says whether the function has threads that have neither taken rows nor given results.
+        serves: Says whether the function only serves others, and never returns.
+        place: Says where the function is, for people; "" if unknown.
         failed: Called on a thread of its own if the function fails without noticing: it is late, for example.
     """
 
@@ -54,12 +58,14 @@ class GuestQueue:
         self._hands = Hands()
         self._held_up = 0  # Threads of the function that wait for others: for rows, or for room
         self._moved_s = self._clock.now_s()
-        self._ended = self._terminated = self._was_fed = False
+        self._ended = self._terminated = self._was_fed = self._has_returned = False
         self._ended_s = 0.0
         self._failure: ModelError | None = None
         self.is_over = False
         self.function = "the function"
         self.others: Callable[[], bool] = lambda: True
+        self.serves: Callable[[], bool] = lambda: False
+        self.place: Callable[[], str] = str
         self.failed: Callable[[SparkTFError], None] = lambda error: None
 
     # ---- the function's side ----
@@ -90,6 +96,7 @@ class GuestQueue:
                 self._hands.takers.add(self._thread())
                 self._await_next()
                 if not self._waiting or self._terminated:
+                    self._moved_s = self._moved_s if self.is_over else self._clock.now_s()
                     self.is_over = True
                     return False
                 batch, stream = self._waiting.popleft()
@@ -199,6 +206,7 @@ class GuestQueue:
             short = next((stream for stream in self._answering if stream.is_short), None)
             if short is not None:
                 raise self._fail(f"returned with {short.in_words}: {_ONE_EACH}")
+            self._has_returned = True
         self.terminate()
 
     # ---- the server's side ----
@@ -283,23 +291,36 @@ class GuestQueue:
             stream.is_gone, stream.answers = True, []
             self._changed.notify_all()
 
-    def end(self, limit_s: float = math.inf) -> None:
-        """Marks the end of all rows; a function to which any were brought comes to it in time, or is late."""
+    def end(self, limit_s: float = math.inf, after_s: float = math.inf) -> None:
+        """Marks the end of all rows, and watches that the function ends in time, too; one that is late has failed.
+
+        Args:
+            limit_s: For a function to which rows were brought to come to their end.
+            after_s: For any to return after that: its model is exported then, for example.
+        """
         with self._changed:
             self._ended = True
             self._ended_s = self._clock.now_s()
             self._changed.notify_all()
-        if limit_s < math.inf:
-            self._clock.every("end", 2 * _LOOK_S, lambda: self._awaits_end(limit_s))
+        if min(limit_s, after_s) < math.inf:
+            self._clock.every("end", 2 * _LOOK_S, lambda: self._goes_on(limit_s, after_s))
 
-    def _awaits_end(self, limit_s: float) -> bool:
-        """Whether the function has yet to come to the end of its rows; one that is late has failed."""
+    def _goes_on(self, limit_s: float, after_s: float) -> bool:
+        """Whether the function goes on after the end of all rows, as it may."""
         with self._changed:
-            if not self._was_fed or self.is_over or self._terminated or self._failure is not None:
+            if self._has_returned or self._failure is not None:
                 return False
-            if self._held_up or self._clock.now_s() - max(self._moved_s, self._ended_s) <= limit_s:
+            has_rows = self._was_fed and not self.is_over and not self._terminated
+            late_s = self._clock.now_s() - max(self._moved_s, self._ended_s) - (limit_s if has_rows else after_s)
+            if late_s <= 0 or self._held_up or self.serves():
                 return True
-            error = self._fail(f"has not asked for more rows within {limit_s:g} s (feed_timeout) of their end: {_END}")
+            if has_rows:
+                late = f"has not asked for more rows within {limit_s:g} s (feed_timeout) of their end"
+                error = self._fail(f"{late}{self.place()}: {_END}")
+            else:
+                error = self._fail(
+                    f"has not returned within {after_s:g} s ({AFTER_FEED}) of its rows' end{self.place()}"
+                )
         self.failed(error)
         return False
 
@@ -309,8 +330,10 @@ class GuestQueue:
         if not self._held_up and stream.due_in_s(self._moved_s, self._clock.now_s()) <= 0:
             limit, done = f"within {stream.limit_s:g} s (feed_timeout)", stream.in_words
             if stream.wants_answers:
-                raise self.fail(f"has given {done}, and has neither taken rows nor given results {limit}")
-            raise self.fail(f"has taken {done}, and none {limit}")
+                late = f"has given {done}, and has neither taken rows nor given results {limit}"
+            else:
+                late = f"has taken {done}, and none {limit}"
+            raise self.fail(late + self.place())
         self._clock.wait(self._changed, _LOOK_S)
 
     def fail(self, what: str) -> ModelError:

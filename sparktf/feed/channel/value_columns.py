@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from sparktf.feed.channel.alike_numbers import LONG, alike_numbers
 from sparktf.feed.channel.any_values import MarkedType, dtype_name, marked_type, pack_value, reader_of, unpack_value
 
 ColumnCode = Any
@@ -31,8 +32,6 @@ _WIDEST = 1024
 """Upper bound of the columns that one column becomes."""
 _DEEPEST, _DEEPEST_FIELDS = 8, 2
 """Levels of lists, and of tuples, lists and dicts whose places are columns: below them values are objects."""
-_LONG = 64
-"""Number of items from which on lists are treated one by one."""
 _UNLIKE = (pa.ArrowException, OverflowError, UnicodeError)
 """Errors of values that no column of their type can hold, such as integers beyond 64 bits."""
 _NUMBERS = "biuf"
@@ -156,8 +155,7 @@ def _objects(column: pa.Array) -> list[Any]:
 def _sequences(name: str, values: Sequence[Any], depth: int) -> CodedColumn | None:
     lengths = array.array("q", map(len, values))
     if len(set(map(type, values[0])) - {type(None)}) <= 1:
-        found = _long_lists(values) if name == "list" else None
-        found = found or _alike(list(chain.from_iterable(values)), depth + 1)
+        found = _long_lists(values) or _alike(list(chain.from_iterable(values)), depth + 1)
         if found is not None:
             return _lists_of(found[0], lengths), [name, found[1]]
     if depth <= _DEEPEST_FIELDS and 0 < lengths[0] <= _WIDEST and len(set(lengths)) == 1:
@@ -165,17 +163,19 @@ def _sequences(name: str, values: Sequence[Any], depth: int) -> CodedColumn | No
     return None
 
 
-def _long_lists(values: Sequence[list[Any]]) -> CodedColumn | None:
-    """Returns the numbers of long lists; list by list, while it is in the cache, takes half the time."""
-    kind = type(values[0][0]) if len(values[0]) >= _LONG else None
+def _long_lists(values: Sequence[list[Any] | tuple[Any, ...]]) -> CodedColumn | None:
+    """Returns the numbers of long lists or tuples; one by one, while it is in the cache, takes half the time."""
+    kind = type(values[0][0]) if len(values[0]) >= LONG else None
     if kind not in (int, float):
         return None
     code, arrow = _SINGLE[kind]
-    flat = array.array(code or "")
+    flat, at = np.empty(sum(map(len, values)), code), 0
     for value in values:
-        if countOf(map(type, value), kind) < len(value):
+        found = alike_numbers(value)
+        if found is None and countOf(map(type, value), kind) < len(value):
             return None
-        flat.fromlist(value)
+        flat[at : at + len(value)] = array.array(code or "", value) if found is None else found
+        at += len(value)
     return pa.Array.from_buffers(arrow, len(flat), [None, pa.py_buffer(flat)]), kind.__name__
 
 
@@ -220,7 +220,7 @@ def _struct(columns: Sequence[Sequence[Any]], depth: int) -> tuple[pa.Array, lis
 
 def _read_lists(column: pa.Array, items: ColumnCode) -> list[Any]:
     flat, starts = column.flatten(), _starts(column)
-    if items in ("int", "float") and not flat.null_count and starts[-1] > _LONG * len(column):
+    if items in ("int", "float") and not flat.null_count and starts[-1] > LONG * len(column):
         numbers = flat.to_numpy()
         return [numbers[start:end].tolist() for start, end in pairwise(starts)]
     flat = from_column(flat, items)

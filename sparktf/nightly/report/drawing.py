@@ -55,8 +55,10 @@ class Pen:
     def axes(self, height_in: float = 2.6) -> Axes:
         """Returns axes to draw on, for `svg`."""
         from matplotlib.figure import Figure  # noqa: PLC0415 - see `styled`
+        from matplotlib.layout_engine import TightLayoutEngine  # noqa: PLC0415
 
-        return Figure(figsize=(self.width_in, height_in), layout="tight", dpi=72).add_subplot()
+        once = TightLayoutEngine(rect=None)  # type: ignore[arg-type]  # the whole as a rectangle is measured twice
+        return Figure(figsize=(self.width_in, height_in), layout=once, dpi=72).add_subplot()
 
     def svg(self, axes: Axes, label: str, *, stretches: bool = False) -> str:
         """Returns a drawing as an element of a page.

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from sparktf.trainer.node.failure import error_record
 from sparktf.trainer.node.report import Reporter, log_line
 from sparktf.wire.control import Failed
 from sparktf.wire.trainer_spec import TrainerSpec
@@ -36,9 +37,7 @@ def fail(error: BaseException, spec: TrainerSpec, reporter: Reporter, work: Path
     _failing.acquire()  # for good
     try:
         log_line("".join(traceback.format_exception(error)))
-        from sparktf.trainer.node import failure  # noqa: PLC0415 - TensorFlow reads its environment when imported
-
-        record = failure.error_record(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
+        record = error_record(error, spec, work=work, time_s=time.time(), host=socket.gethostname())
         reporter.fail(Failed(**spec.sender, record=record))
     finally:
         end(work, 1)

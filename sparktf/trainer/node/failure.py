@@ -14,20 +14,13 @@ from itertools import takewhile
 from pathlib import Path
 from types import FrameType, TracebackType
 
-import tensorflow as tf
-
 from sparktf.errors import ErrorRecord, NotStoredError, PeerLostError, SparkTFError, Verdict
 from sparktf.process.sent_sources import label_of
 from sparktf.topology import ClusterSpec
 from sparktf.trainer.model.said import first_line, without_colours
 from sparktf.wire.trainer_spec import Function, TrainerSpec
 
-_PEER_ERRORS = (
-    tf.errors.UnavailableError,
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-)
+_PEER_ERRORS = ("UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError")
 _PACKAGE = Path(__file__).parents[2]
 _PEER_TEXTS = ("Collective ops is aborted", "Connection reset by peer", "coordination service")
 
@@ -77,12 +70,18 @@ def _classify(error: BaseException, spec: TrainerSpec, work: Path) -> tuple[Verd
 
 def _is_loss_of_peers(error: BaseException, nodes: int) -> bool:
     """Whether TensorFlow's runtime raised it because another node is gone."""
-    if nodes == 1 or not isinstance(error, tf.errors.OpError) or _is_of_python(error):
+    if nodes == 1 or not _is_tensorflows(error, "OpError") or _is_of_python(error):
         return False
-    return isinstance(error, _PEER_ERRORS) or any(text in str(error) for text in _PEER_TEXTS)
+    return _is_tensorflows(error, *_PEER_ERRORS) or any(text in str(error) for text in _PEER_TEXTS)
 
 
-def _is_of_python(error: tf.errors.OpError) -> bool:
+def _is_tensorflows(error: BaseException, *names: str) -> bool:
+    """Whether an error is of one of TensorFlow's classes, by its name: who raises none of them need not import them."""
+    classes = type(error).__mro__
+    return any(kind.__module__.partition(".")[0] == "tensorflow" and kind.__name__ in names for kind in classes)
+
+
+def _is_of_python(error: BaseException) -> bool:
     """Whether Python code, rather than the runtime, raised one of TensorFlow's errors."""
     if any(text in str(error) for text in _PYTHON_TEXTS):
         return True
@@ -94,7 +93,7 @@ def is_full_disk(error: BaseException) -> bool:
     """Whether a file could not be written because its disk or its owner's quota is full."""
     if isinstance(error, OSError):
         return error.errno in _DISK_ERRNOS
-    return isinstance(error, tf.errors.OpError) and any(text in str(error) for text in _DISK_TEXTS)
+    return _is_tensorflows(error, "OpError") and any(text in str(error) for text in _DISK_TEXTS)
 
 
 def _full_disk(error: BaseException, work: Path, place: str) -> str:
@@ -109,7 +108,7 @@ def _full_disk(error: BaseException, work: Path, place: str) -> str:
 
 
 def _is_lack_of_memory(error: BaseException) -> bool:
-    if isinstance(error, tf.errors.ResourceExhaustedError):
+    if _is_tensorflows(error, "ResourceExhaustedError"):
         return _MEMORY_TEXT.search(first_line(error)) is not None
     return isinstance(error, MemoryError)
 
