@@ -11,6 +11,7 @@ in one process, fed from the files by row number: it shares only the plan's orde
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
@@ -183,6 +184,8 @@ def test_weights_are_those_of_one_process(
     assert (rows.planned, rows.fed, rows.trained) == (sum(case.sizes),) * 3
     assert result.steps == len(updates)
     assert result.attempts[0].collectives.partition(":")[0] == (case.summed_by if case.workers > 1 else "")
+    share = -(-len(os.sched_getaffinity(0)) // case.workers) if case.workers > 1 else None
+    assert {node.threads for node in result.attempts[0].nodes} == {share}
     logs = (Path(result.path) / "logs").iterdir()
     assert not [log for log in logs if "starts from nothing" in log.read_text()]
 

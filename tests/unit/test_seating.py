@@ -136,12 +136,12 @@ THREE_AND_TWO = GangShape.with_servers(workers=3, ps=2, least=1).with_evaluator(
     ("processors", "asked", "hosts", "shape", "threads", "told"),
     [
         (2, None, "aa", GangShape.of_workers(2, least=1), [1, 1], "2 workers on a, a, 1 thread a worker"),
-        (16, None, "aaab", GangShape.of_workers(4, least=1), [5, 5, 5, None], "on a, a, a, b, 5 threads a worker"),
+        (16, None, "aaab", GangShape.of_workers(4, least=1), [6, 6, 6, None], "on a, a, a, b, 6 threads a worker"),
         (1, None, "aaa", GangShape.of_workers(3, least=1), [1, 1, 1], "1 thread a worker"),
         (8, None, "abc", GangShape.of_workers(3, least=1), [None, None, None], "on a, b, c"),
         (8, 3, "aab", GangShape.of_workers(3, least=1), [3, 3, 3], "3 threads a worker"),
         (0, 3, "aa", GangShape.of_workers(2, least=1), [None, None], "on a, a"),
-        (8, None, "aaaaaaa", THREE_AND_TWO, [None, None, None, 2, 2, 2, None], "2 threads a worker"),
+        (8, None, "aaaaaaa", THREE_AND_TWO, [None, None, None, 3, 3, 3, None], "3 threads a worker"),
         (8, 5, "aaaaaaa", THREE_AND_TWO, [None, None, None, 5, 5, 5, None], "5 threads a worker"),
     ],
     ids=[
