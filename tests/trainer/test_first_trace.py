@@ -13,7 +13,6 @@ from trainer.refused import LABEL, NUMBERS, functional
 
 from sparktf.feature import FeedSpec
 from sparktf.trainer.sync.exchange.linked import LinkedExchange
-from sparktf.trainer.sync.exchange.waking import Waking
 
 
 def gradients_traced(flavour: str) -> list[int]:
@@ -40,7 +39,7 @@ def gradients_traced(flavour: str) -> list[int]:
     user_model = importlib.import_module("sparktf.trainer.model.model").UserModel
     step = importlib.import_module("sparktf.trainer.sync.step")
     sums = importlib.import_module("sparktf.trainer.sync.gradients")
-    alone = LinkedExchange(0, 1, 0, {}, Waking(), attempt=1)
+    alone = LinkedExchange(0, 1, 0, {}, attempt=1)
     counts = []
     for total in (None, sums.ExchangeSum(alone), sums.CollectiveSum()):
         asked.clear()
