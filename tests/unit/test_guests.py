@@ -195,8 +195,14 @@ def test_nodes_have_names_as_there() -> None:
     assert cluster_template(4, 1, "chief", eval_node=True) == {"ps": [0], "chief": [1], "evaluator": [2], "worker": [3]}
     assert cluster_template(2, 0, None, eval_node=False) == {"worker": [0, 1]}
     assert cluster_template(1, 0, "master", eval_node=False) == {"master": [0]}
-    for nodes, ps, master in ((1, 1, None), (1, 2, None), (1, 1, "chief"), (2, 0, "boss")):
-        with pytest.raises(ConfigError):
+    more = "give more, or fewer num_ps"
+    for nodes, ps, master, said in (
+        (1, 1, None, f"num_executors is 1, which leaves no worker: {more}"),
+        (1, 2, None, f"num_executors is 1, too few for ps: {more}"),
+        (1, 1, "chief", f"num_executors is 1, too few for chief: {more}"),
+        (2, 0, "boss", "master_node must be 'chief' or 'master', not 'boss'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
             cluster_template(nodes, ps, master, eval_node=False)
 
 

@@ -88,7 +88,7 @@ class TFCluster:
         """
         self._check_fed(dataRDD, qname, "train")
         if num_epochs < 0:
-            raise ConfigError("num_epochs cannot be negative")
+            raise ConfigError(f"num_epochs is {num_epochs}: give a number of epochs, or 0 for ten")
         if (stream := _stream_of(dataRDD)) is not None:
 
             def feed_interval(rows: RDD[Any]) -> None:
@@ -167,9 +167,9 @@ class TFCluster:
         if self._guests.is_closed:
             raise ConfigError(f"TFCluster.{what}() comes after shutdown(): make another cluster by TFCluster.run()")
         if self.input_mode != InputMode.SPARK:
-            raise ConfigError(f"TFCluster.{what}() requires InputMode.SPARK")
+            raise ConfigError(f"TFCluster.{what}() needs input_mode=InputMode.SPARK: give it to TFCluster.run()")
         if qname not in self.queues:
-            raise ConfigError(f"there is no queue {qname!r}")
+            raise ConfigError(f"there is no queue {qname!r}: name one of {', '.join(self.queues)}")
         self._fed_queue = self._fed_queue or qname
         if qname != self._fed_queue:
             raise ConfigError(f"this cluster has only the queue {self._fed_queue!r} for rows, not {qname!r}")
@@ -243,9 +243,9 @@ def run(  # noqa: PLR0913, PLR0917 - theirs
     """
     fed = input_mode == InputMode.SPARK
     if driver_ps_nodes and fed:
-        raise ConfigError("driver_ps_nodes needs InputMode.TENSORFLOW")
+        raise ConfigError("driver_ps_nodes needs input_mode=InputMode.TENSORFLOW: give it, or leave the former out")
     if eval_node and fed:
-        raise ConfigError("eval_node needs InputMode.TENSORFLOW")
+        raise ConfigError("eval_node needs input_mode=InputMode.TENSORFLOW: give it, or leave the former out")
     template = cluster_template(num_executors, num_ps, master_node, eval_node=eval_node)
     here = num_ps if driver_ps_nodes else 0
     context = TFNodeContext.of if release_port else TFNodeContext.holding
@@ -315,10 +315,10 @@ def cluster_template(
     for job, count in (("ps", num_ps), (master_node, 1 if master_node else 0), ("evaluator", int(eval_node))):
         if job is not None and count:
             if len(left) < count:
-                raise ConfigError(f"the cluster needs more than {num_executors} nodes")
+                raise ConfigError(f"num_executors is {num_executors}, too few for {job}: give more, or fewer num_ps")
             template[job], left = left[:count], left[count:]
     if left:
         template["worker"] = left
     if not left and master_node is None:
-        raise ConfigError("the cluster needs at least one worker or master node")
+        raise ConfigError(f"num_executors is {num_executors}, which leaves no worker: give more, or fewer num_ps")
     return template
