@@ -58,7 +58,7 @@ class HadoopConf(Message):
                 try:
                     properties |= parse_xml(file.read_bytes())
                 except (OSError, ElementTree.ParseError) as error:
-                    raise ConfigError(f"{file} cannot be read as a Hadoop configuration: {error}") from error
+                    raise ConfigError(f"{file} cannot be read as a Hadoop configuration: {error}: mend it") from error
         return cls(properties=expand(properties))
 
     @classmethod
@@ -119,7 +119,8 @@ class HadoopConf(Message):
     def _namenode(self, suffix: str, authority: str) -> NameNode:
         rpc = self.properties.get(f"dfs.namenode.rpc-address{suffix}")
         if not rpc:
-            raise ConfigError(f"hdfs://{authority}: the Hadoop configuration has no dfs.namenode.rpc-address{suffix}")
+            key = f"dfs.namenode.rpc-address{suffix}"
+            raise ConfigError(f"hdfs://{authority}: the Hadoop configuration has no {key}: add it to hdfs-site.xml")
         return NameNode(rpc, self._http(suffix, rpc))
 
     def _http(self, suffix: str | None, rpc: str) -> str:

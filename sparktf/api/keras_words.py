@@ -1,4 +1,4 @@
-"""What Keras's `fit` and `compile` call by other words than a run's settings, and what to write here."""
+"""Words of Keras's `fit` and `compile` that runs have under other names, and what to write here."""
 
 from __future__ import annotations
 

@@ -41,7 +41,11 @@ class TrainedModel(str):
     __slots__ = ()
 
     def transform(self, df: DataFrame, columns: str | Mapping[str, str] | None = None, **options: Any) -> DataFrame:
-        """Returns the DataFrame with the model's predictions: see `LoadedModel.transform`."""
+        """Returns the DataFrame with the model's predictions: see `LoadedModel.transform`.
+
+        Raises:
+            ModelContractError: the run has no model, or it cannot be loaded.
+        """
         if not self:
             raise ModelContractError("the run has no model: call node.export(model) in its train(node)")
         return load_model(df.sparkSession, self).transform(df, columns, **options)
@@ -133,6 +137,7 @@ class TrainedRun(RunResult):
         Raises:
             ColumnError: a column that training used is missing.
             BadValueError: a value is not as in training.
+            ConfigError: `data` is something else.
             EmptySourceError: there is no row.
             ModelContractError: it is the result of a `train(node)`, or of another program.
             StorageError: the model cannot be read.

@@ -64,7 +64,7 @@ def load_config(path: str | Path, overrides: Sequence[str] = (), date: str | Non
     try:
         text = Path(path).read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: is not a text file in UTF-8") from None
+        raise ConfigError(f"{path}: is not a text file in UTF-8: save it as one") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
     return parse_config(text, overrides, date, source=str(path)).in_folder(Path(path).parent)

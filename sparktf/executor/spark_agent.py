@@ -12,7 +12,11 @@ from sparktf.executor.agent import AgentSettings, run_agent
 
 
 def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) -> Iterator[int]:
-    """The function of the agents' job: one agent for the partition, until the driver dismisses it."""
+    """The function of the agents' job: one agent for the partition, until the driver dismisses it.
+
+    Raises:
+        LifecycleError: this is no Spark task.
+    """
     del rows
     context = TaskContext.get()
     if context is None:

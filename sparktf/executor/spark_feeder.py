@@ -20,7 +20,11 @@ FED = "split bigint"
 
 
 def feed_partition(batches: Iterable[pa.RecordBatch], settings: FeederSettings) -> Iterator[pa.RecordBatch]:
-    """The function of Spark's `mapInArrow`: sends the partition to its node."""
+    """The function of Spark's `mapInArrow`: sends the partition to its node.
+
+    Raises:
+        LifecycleError: this is no Spark task.
+    """
     context = TaskContext.get()
     if context is None:
         raise LifecycleError("a feeder can only be started in a Spark task")

@@ -38,6 +38,7 @@ def write_records(batches: Iterable[pa.RecordBatch], settings: WriterSettings) -
 
     Raises:
         BadValueError: no feature can hold a value.
+        LifecycleError: this is no Spark task.
         StorageError: the storage failed.
     """
     context = TaskContext.get()

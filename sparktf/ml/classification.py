@@ -85,7 +85,9 @@ class KerasClassifier(FittingStage[KerasClassificationModel], ClassParams, Proba
         classes = class_count(dataset, *self._labels(dataset))
         wanted = self.getModelParams().get("num_classes", classes)
         if wanted < classes:
-            raise ConfigError(f"modelParams: num_classes is {wanted}, and the labels are of {classes} classes")
+            raise ConfigError(
+                f"modelParams: num_classes is {wanted}, and the labels are of {classes} classes: leave it out"
+            )
         check_thresholds(self.getThresholds() if self.isSet("thresholds") else [], wanted)
         return {"num_classes": classes}
 
@@ -107,7 +109,7 @@ def check_thresholds(thresholds: list[float], classes: int) -> None:
     if thresholds and len(thresholds) != classes:
         raise ConfigError(f"thresholds has {len(thresholds)} values, and there are {classes} classes: give one of each")
     if any(not value >= 0 for value in thresholds) or thresholds.count(0) > 1:
-        raise ConfigError(f"thresholds is {thresholds}: they have to be greater than 0, and one of them may be 0")
+        raise ConfigError(f"thresholds is {thresholds}: give numbers above 0, of which one may be 0")
 
 
 def _classes(model: LoadedModel) -> int:

@@ -137,7 +137,7 @@ def _at_path(storage: Storage, path: str) -> FoundModel:
     try:
         is_folder = storage.stat(path).is_dir
     except StorageNotFoundError:
-        raise ConfigError(f"train.init_from: {path} does not exist") from None
+        raise ConfigError(f"train.init_from: {path} does not exist: name a .keras file, or a folder with one") from None
     folder, name = (path, _MODEL) if is_folder else (path[: -len(name_of(path)) - 1], name_of(path))
     if not name.endswith(_SUFFIX) or not storage.exists(f"{folder}/{name}"):
         raise ConfigError(

@@ -65,7 +65,7 @@ def located_model(config: JobConfig, model: str, day: str, file_systems: FileSys
     if model.startswith(RUN):
         rundir = RunDirectory(root, config.name, model.removeprefix(RUN))
         if not storage.exists(rundir.model):
-            raise ConfigError(f"predict.model: {model}: {rundir.path} has no model")
+            raise ConfigError(f"predict.model: {model}: {rundir.path} has no model: name a run that ended with one")
         return rundir.model, model
     path = file_systems.normalise(model)
     return path, path

@@ -118,7 +118,9 @@ class LoadedModel:
             ConfigError: an output does not exist, or a number is invalid.
         """
         if batch_rows < 1 or max_bad_rows < 0:
-            raise ConfigError("batch_rows must be 1 or more, and max_bad_rows 0 or more")
+            raise ConfigError(
+                f"batch_rows is {batch_rows}, and max_bad_rows {max_bad_rows}: give 1 or more, and 0 or more"
+            )
         named = self._named(columns)
         going = tuple(df.columns if keep is None else keep)
         self._check(df, going, named)

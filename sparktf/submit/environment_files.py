@@ -75,7 +75,7 @@ def site_packages(prefix: Path) -> Path:
     """Returns the folder of an environment's packages. Raises `ConfigError` if there is none."""
     found = sorted(prefix.glob("lib/python3*/site-packages"))
     if not found:
-        raise ConfigError(f"{prefix} has no lib/python3.*/site-packages")
+        raise ConfigError(f"{prefix} has no lib/python3.*/site-packages: name the folder of a virtual environment")
     return found[0]
 
 

@@ -78,7 +78,7 @@ class Board:
 def _port(host: str, environment: Mapping[str, str]) -> int:
     text = environment.get(PORT, "0")
     if not text.isdecimal() or int(text) > 65535:
-        raise ConfigError(f"{PORT}: {text!r} is not a port")
+        raise ConfigError(f"{PORT}: {text!r} is not a port: give a number up to 65535, or unset it")
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -95,7 +95,7 @@ class TFCluster:
         """
         rows = self._checked_rows(dataRDD, qname, "train")
         if num_epochs < 0:
-            raise ConfigError("num_epochs cannot be negative")
+            raise ConfigError(f"num_epochs is {num_epochs}: give a number of epochs, or 0 for ten")
         if (stream := _stream_of(rows)) is not None:
 
             def feed_interval(rows: RDD[Any]) -> None:
@@ -180,7 +180,7 @@ class TFCluster:
                 "input_mode=InputMode.SPARK"
             )
         if qname not in self.queues:
-            raise ConfigError(f"there is no queue {qname!r}: TFCluster.run() was given {self.queues}")
+            raise ConfigError(f"there is no queue {qname!r}: name one of {', '.join(self.queues)}")
         self._fed_queue = self._fed_queue or qname
         if qname != self._fed_queue:
             raise ConfigError(f"this cluster has only the queue {self._fed_queue!r} for rows, not {qname!r}")
@@ -258,9 +258,9 @@ def run(  # noqa: PLR0913, PLR0917 - theirs
     check_mode(input_mode)
     fed = input_mode == InputMode.SPARK
     if driver_ps_nodes and fed:
-        raise ConfigError("driver_ps_nodes needs InputMode.TENSORFLOW")
+        raise ConfigError("driver_ps_nodes needs input_mode=InputMode.TENSORFLOW: give it, or leave the former out")
     if eval_node and fed:
-        raise ConfigError("eval_node needs InputMode.TENSORFLOW")
+        raise ConfigError("eval_node needs input_mode=InputMode.TENSORFLOW: give it, or leave the former out")
     template = cluster_template(num_executors, num_ps, master_node, eval_node=eval_node)
     here = num_ps if driver_ps_nodes else 0
     context = TFNodeContext.of if release_port else TFNodeContext.holding

@@ -175,7 +175,7 @@ def saved_model(
     files, key = saved_files(storage, folder)
     told = _signature(storage, folder, files, key, signature, tags)
     if missing := sorted(set(told["inputs"]).difference(inputs.values())):
-        raise ConfigError(f"input_mapping names no column for {', '.join(missing)}")
+        raise ConfigError(f"input_mapping names no column for {', '.join(missing)}: the model reads one for each input")
     features = tuple(_feature(dataset, column, name, *told["inputs"][name]) for column, name in sorted(inputs.items()))
     outputs = tuple(
         ModelOutput(name=name, dtype=dtype, shape=(None,) if shape is None else tuple(shape[1:]))

@@ -61,7 +61,11 @@ class Asynchronous:
     """See `Discipline`: the coordinator, which has the role of the chief, reports progress."""
 
     def deal(self, request: AssignmentRequest, members: Members) -> Share:
-        """See `Discipline`. The coordinator evaluates alone; workers lease the training rows."""
+        """See `Discipline`. The coordinator evaluates alone; workers lease the training rows.
+
+        Raises:
+            RefusedError: another node asks, or for training rows.
+        """
         if request.stream is Stream.TRAIN or request.node.role is not Role.CHIEF:
             raise RefusedError(f"{request.node} has no share of {request.stream}: workers lease rows as they go")
         return Share(0, (request.node,))

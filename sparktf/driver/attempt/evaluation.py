@@ -42,7 +42,11 @@ class Evaluating:
     # ---- the discipline of all ----
 
     def deal(self, request: AssignmentRequest, members: Members) -> Share:
-        """See `Discipline`. The evaluator has all of the validation stream."""
+        """See `Discipline`. The evaluator has all of the validation stream.
+
+        Raises:
+            RefusedError: it asks for another one.
+        """
         if request.node != self.node:
             return self.trains.deal(request, self.others(members))
         if request.stream is not Stream.VALIDATION:

@@ -46,7 +46,9 @@ def _check_column(key: str, bounds: ColumnBounds, kind: ColumnType) -> None:
     }
     for figure, is_measured in measured.items():
         if getattr(bounds, figure) is not None and not is_measured:
-            raise ConfigError(f"{key}.{figure}: this statistic is not measured for columns of type {kind.spark}")
+            raise ConfigError(
+                f"{key}.{figure}: this statistic is not measured for columns of type {kind.spark}: remove it"
+            )
     for figure in ("min", "max"):
         bound = getattr(bounds, figure)
         try:

@@ -194,7 +194,9 @@ def _weights(data: DataConfig, schema: Schema) -> Iterable[Feature]:
 
 def _weight(output: str, column: str, key: str, schema: Schema) -> Feature:
     if schema.column(column, key).is_list:
-        raise BadValueError(f"{key}: column {column!r} is of type {schema.column(column, key).spark}, not a number")
+        raise BadValueError(
+            f"{key}: column {column!r} is of type {schema.column(column, key).spark}, not a number: name one of numbers"
+        )
     return _feature(Kind.WEIGHT, output, key, FeatureConfig(columns=column, dtype="float32"), schema)
 
 
@@ -206,7 +208,10 @@ def _feature(kind: Kind, name: str, key: str, config: FeatureConfig, schema: Sch
     for column, found in zip(columns, types, strict=True):
         _check_family(column, found, config.dtype, key, needs_number)
         if packed and found.is_list:
-            raise BadValueError(f"{key}: column {column!r} is of type {found.spark}; only single values can be packed")
+            raise BadValueError(
+                f"{key}: column {column!r} is of type {found.spark}; only single values can be packed: give it "
+                "an input of its own"
+            )
     dtype = config.dtype or (_PACKED_DTYPE if packed else types[0].dtype)
     if kind is not Kind.INPUT and config.mask is not None:
         raise ConfigError(f"{key}.mask: only inputs have masks; give rows without a target a sample weight of 0")
@@ -247,7 +252,7 @@ def _expand(names: Sequence[str], key: str, schema: Schema) -> tuple[str, ...]:
         seen = set(columns)
         columns.extend(column for column in matching if column not in seen)
     if not columns:
-        raise ConfigError(f"{key}: the list of columns is empty")
+        raise ConfigError(f"{key}: the list of columns is empty: name one, or remove the key")
     return tuple(columns)
 
 
@@ -284,7 +289,7 @@ def _check_fit(column: str, found: ColumnType, dtype: str, config: FeatureConfig
         if config.shape is None:
             raise ConfigError(f"{key}.{setting}: the length is not set; add `shape: [n]`")
     if config.pad is not None and not _fits(config.pad, dtype):
-        raise ConfigError(f"{key}.pad: {config.pad!r} is not a value of dtype {dtype}")
+        raise ConfigError(f"{key}.pad: {config.pad!r} is not a value of dtype {dtype}: give one that is")
 
 
 def _fits(value: FillValue, dtype: str) -> bool:
@@ -316,12 +321,16 @@ def _shape(
             return (first.length,)
         return (len(columns),) if packed else ()
     if first.family is Family.TEXT and not first.is_list:
-        raise ConfigError(f"{key}.shape: column {columns[0]!r} is of type {first.spark}, which has no shape")
+        raise ConfigError(
+            f"{key}.shape: column {columns[0]!r} is of type {first.spark}, which has no shape: remove shape"
+        )
     size = len(columns) if packed else first.length if first.is_list else 1
     given = math.prod(config.shape)
     fits = size is None or given == size or (config.truncate if given < size else config.pad is not None)
     if not fits:
-        raise ConfigError(f"{key}.shape: {list(config.shape)} is {given} values a row, but the source has {size}")
+        raise ConfigError(
+            f"{key}.shape: {list(config.shape)} is {given} values a row, but the source has {size}: give their shape"
+        )
     return config.shape
 
 

@@ -115,10 +115,14 @@ def _parse(folder: str, reads: SparkReads) -> list[tuple[str, str]]:
         if not equals:
             continue
         if not raw or not name:
-            raise BadValueError(f"partition folder {part!r} in {folder!r}: the name or the value is empty")
+            raise BadValueError(
+                f"partition folder {part!r} in {folder!r}: the name or the value is empty: remove the folder"
+            )
         name = _unescaped(name)
         if reads.same(name) in seen:
-            raise BadValueError(f"partition folder {part!r} in {folder!r}: there are two columns called {name!r}")
+            raise BadValueError(
+                f"partition folder {part!r} in {folder!r}: there are two columns called {name!r}: rename one"
+            )
         seen.add(reads.same(name))
         pairs.append((name, raw))
     return pairs

@@ -140,7 +140,7 @@ class SparkData:
             roots = sorted({self._path(column)[0] for column in used})
             return RddRows(self._rows, pa.schema([self.schema.field(root) for root in roots]), self.schema.names)
         if self._frame is None:
-            raise ConfigError("there is no data")
+            raise ConfigError("there is no data: give train() a DataFrame or an RDD, or name a source in section data")
         frame = filtered(self._frame, self._config.where, "data.where")
         columns = self._columns(frame, used)
         held_out = _held_out(self._config, frame, columns, self._seed)
@@ -160,7 +160,7 @@ class SparkData:
         if frame is None and self._rows is not None:
             frame = _as_frame(self._spark, self._rows, self._declared)
         if frame is None:
-            raise ConfigError("there is no data")
+            raise ConfigError("there is no data: give train() a DataFrame or an RDD, or name a source in section data")
         frame = filtered(frame, self._config.where, "data.where")
         return frame.select(*self._columns(frame, columns))
 

@@ -45,6 +45,8 @@ class RecordReader:
 
         Raises:
             BadValueError: a record is not an Example, or a feature does not fit its column, and none is set aside.
+            CorruptFileError: the file is damaged, and nothing is set aside.
+            SourceNotFoundError: the file was deleted after the plan was made.
         """
         storage, spec = self._open_storage(split.path), self._spec
         number = partial(_number, storage, split)

@@ -80,7 +80,7 @@ class Pen:
 
 
 def figure_of(axes: Axes) -> Figure:
-    """Returns the figure of axes from `Pen.axes`."""
+    """Returns the figure of axes from `Pen.axes`. Raises `ValueError` if they stand in none."""
     figure = axes.get_figure(root=True)
     if figure is None:
         raise ValueError("these axes stand in no figure")

@@ -40,6 +40,7 @@ def replace_folder(
 
     Raises:
         StorageError: the storage failed; the old folder is in its place, or at the path in the message.
+        StorageUnavailableError: others replace it again and again.
     """
     taken: list[str] = []
     try:

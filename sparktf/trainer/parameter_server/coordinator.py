@@ -48,6 +48,9 @@ def coordinate(place: Place) -> None:
     """Trains as specified; ends the process, or raises.
 
     Connect before anything else, even before importing the user's module, which may already touch TensorFlow.
+
+    Raises:
+        ModelContractError: a `train(node)` is to aggregate replicas, or the user's code breaks its contract.
     """
     tf.get_logger().setLevel("ERROR")
     connection = connect(place)
