@@ -125,6 +125,13 @@ flaky: java $(VENV)/.dev ## Suites again and again on a busy machine: which test
 	@$(AT_ONCE) classes connectors mlflow
 	@$(PY) tests/flaky.py --times $(N) $(SUITE)
 
+# One processor checks types while the other one tests.
+ifeq ($(MAKECMDGOALS)$(TOGETHER),check unit)
+.PHONY: check unit
+check: $(VENV)/.dev
+	@$(AT_ONCE) -j5 check $(PARTS_OF_unit)
+unit: check
+else
 .PHONY: check
 check: $(VENV)/.dev ## Lint, formatting and types
 	@$(BIN)/ruff check .
@@ -134,6 +141,7 @@ check: $(VENV)/.dev ## Lint, formatting and types
 .PHONY: unit
 unit: $(VENV)/.dev ## Tests without processes, in seconds, in four parts at once
 	@$(AT_ONCE) -j4 $(PARTS_OF_$@)
+endif
 
 # Tests that hold the code to its rules read all of it: one process parses each file once.
 RULE_TESTS := $(patsubst %,tests/unit/test_%.py,destroying docs house layering split thread_ends)

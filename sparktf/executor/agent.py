@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -285,6 +286,7 @@ def installed_versions() -> dict[str, str]:
     return {"python": platform.python_version(), "sparktf": __version__, **installed}
 
 
+@functools.cache
 def _version(distribution: str) -> str:
     try:
         return importlib.metadata.version(distribution)

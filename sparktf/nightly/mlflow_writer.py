@@ -86,7 +86,8 @@ class MlflowWriter:
         found = self._client.get_experiment_by_name(name)
         if found is None:
             try:
-                return self._client.create_experiment(name)
+                made: str = self._client.create_experiment(name)
+                return made
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":
                     raise

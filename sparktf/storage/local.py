@@ -246,6 +246,7 @@ def _sync_folder(folder: str) -> None:
 _AT_FDCWD = -100
 _RENAME_NOREPLACE = 1
 _UNSUPPORTED = (errno.ENOSYS, errno.EINVAL)
+_RENAMEAT2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
 
 
 def _rename_to_new(source: str, target: str) -> None:
@@ -266,8 +267,7 @@ def _rename_to_new(source: str, target: str) -> None:
 
 def _renameat2(source: str, target: str) -> int:
     """Calls `renameat2` with RENAME_NOREPLACE; returns 0 or the errno."""
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if call is None:
+    if _RENAMEAT2 is None:
         return errno.ENOSYS
-    result = call(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), ctypes.c_uint(_RENAME_NOREPLACE))
-    return 0 if result == 0 else ctypes.get_errno()
+    paths = (_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target))
+    return 0 if _RENAMEAT2(*paths, ctypes.c_uint(_RENAME_NOREPLACE)) == 0 else ctypes.get_errno()

@@ -45,14 +45,13 @@ def destroys(call: ast.Call) -> bool:
 
 def is_of_files(call: ast.Call, function: ast.Attribute) -> bool:
     """Whether a call is one of `DESTROYS`, and may be of a file: texts, times and lists have such methods too."""
-    receiver = ast.unparse(function.value)
     if function.attr not in DESTROYS or ast.unparse(function) in NOT_FILES:
         return False
     if function.attr == "replace":
         is_text = bool(call.args) and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str)
         return bool(call.args) and not is_text
     if function.attr == "remove":  # a list's takes one of its items
-        return receiver == "os"
+        return ast.unparse(function.value) == "os"
     return True
 
 

@@ -42,9 +42,10 @@ def plan(lake: Path) -> Plan:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No power is cut here, no other node fails meanwhile, and nobody reads the configuration."""
+    """No power is cut here, no other node fails meanwhile, and nobody reads what is printed."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr("sparktf.driver.run.show_config", lambda config: "name: t")
+    monkeypatch.setattr("sparktf.driver.run.print_result", lambda console, result: None)
     monkeypatch.setattr(KNOBS, "settle_s", 0.0)
 
 

@@ -85,13 +85,14 @@ class Nights:
 
     def __init__(self, folder: Path, lake: Path) -> None:
         self.root, self.lake = folder / "runs", lake
+        self._plan = plan_lake(lake)
         self.rundir = RunDirectory(str(self.root), "t", "r")
         self.steps: list[str] = []
 
     def driver(self, app: str = "app", storage: Storage | None = None, attempt: int = 0) -> PretendDriver:
         output = {"path": str(self.root), "history": True, "report": True, "on_end": ["tell"]}
         config = pretend_config(self.lake, self.root, output=output, publish={}).for_day(DAY)
-        driver = PretendDriver(Application(app, attempt), config, plan_lake(self.lake), storage)
+        driver = PretendDriver(Application(app, attempt), config, self._plan, storage)
         night = CountedNight(driver.site.file_systems if storage else FileSystems(), driver.site.clock, unmeasured)
         night.steps = self.steps
         driver.hooks = night
@@ -116,6 +117,8 @@ class Nights:
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr("sparktf.driver.run.show_config", lambda config: "name: t")  # nobody reads what is printed
+    monkeypatch.setattr("sparktf.driver.run.print_result", lambda console, result: None)
     monkeypatch.setattr(KNOBS, "settle_s", 0.0)
     return write_lake(tmp_path / "lake", [20])
 

@@ -22,6 +22,7 @@ from sparktf.knobs import KNOBS
 from sparktf.nightly.data_checks import Baseline
 from sparktf.nightly.night import Night
 from sparktf.nightly.report.charts import rates
+from sparktf.nightly.report.drawing import Pen, as_element
 from sparktf.nightly.report.drift import DRAWN, density, drift_of, shared_edges
 from sparktf.nightly.report.headline import headline_of, headline_of_unended
 from sparktf.nightly.report.index_page import SHOWN, indexed_runs, write_index
@@ -67,7 +68,13 @@ def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nights:
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> StoredRuns:
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Charts are composed, and stand on the page without their lines: test_report_charts.py and pages/ draw them."""
+    monkeypatch.setattr(Pen, "svg", lambda pen, axes, label, **how: as_element("<svg />", label))
+
+
+@pytest.fixture
+def runs(tmp_path: Path, undrawn: None) -> StoredRuns:
     return StoredRuns(tmp_path / "runs")
 
 
@@ -415,7 +422,7 @@ def test_columns_are_labels_and_then_in_the_order_of_their_change_with_what_has_
     assert {column.name: column.remark for column in drift.columns if column.remark} == {"new": "has come"}
 
 
-def test_of_very_many_columns_the_most_changed_are_drawn_and_it_says_so(tmp_path: Path) -> None:
+def test_of_very_many_columns_the_most_changed_are_drawn_and_it_says_so(tmp_path: Path, undrawn: None) -> None:
     runs = StoredRuns(tmp_path / "runs", columns=DRAWN + 30)
     runs.published(1, 1)
     runs.published(2, 2)

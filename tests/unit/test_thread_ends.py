@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from source_trees import nodes, tree_of
+from source_trees import nodes, sources, tree_of
 
 from sparktf.topology import NodeId, Role
 from sparktf.trainer.parameter_server.accounts import AskedRows
@@ -68,7 +68,7 @@ def test_rows_that_nobody_can_count_are_not_waited_for() -> None:
 
 def targets(tree: ast.AST) -> Iterator[str]:
     """Yields the names of what threads run."""
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Thread"):
             yield from (ast.unparse(k.value).rpartition(".")[2] for k in node.keywords if k.arg == "target")
 
@@ -81,7 +81,7 @@ def catches_all(function: ast.FunctionDef) -> bool:
 
 def test_each_thread_says_what_has_ended_it() -> None:
     silent = set()
-    for path in ROOT.rglob("*.py"):
+    for path in sources("sparktf"):
         tree = tree_of(path)
         functions = [node for node in nodes(tree) if isinstance(node, ast.FunctionDef)]
         for target in set(targets(tree)):
