@@ -71,10 +71,10 @@ class Schedule:
             shutil.copy(HERE / "churn_model.py", folder)
         return Submission(self.hadoop, folder, self.job, *date, *options, **program)
 
-    def backfill(self, first: int, last: int) -> Submission:
-        """Begins the nights of days that nobody has run yet."""
+    def backfill(self, first: int, last: int, *options: str) -> Submission:
+        """Begins the nights of days that nobody has run to the end yet."""
         dates = ("--from", date_of(first), "--to", date_of(last))
-        return Submission(self.hadoop, self.folder, self.job, *dates, program=(*SPARKTF, "backfill"))
+        return Submission(self.hadoop, self.folder, self.job, *dates, *options, program=(*SPARKTF, "backfill"))
 
     def night(self, day: int, code: int, *options: str) -> Night:
         """Runs the night of a day to its end."""

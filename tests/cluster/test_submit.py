@@ -47,7 +47,7 @@ def _nothing_is_left(hadoop: MiniHadoop) -> Iterator[None]:
     )
 
 
-@pytest.mark.more("cluster/test_yarn_eight_nights.py::test_three_nights_and_the_morning_after")
+@pytest.mark.more("cluster/test_yarn_eight_nights.py::test_two_nights_and_the_morning_after")
 def test_a_run_that_is_done_in_client_mode_returns_0(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     # In cluster mode, test_yarn_locality asks the same of a run that it needs anyway.
     config = digits_config(tmp_path, lake, cluster={"workers": 1}, submit={"deploy_mode": "client"})
@@ -251,7 +251,7 @@ def until_it_says(submission: Submission, text: str) -> None:
     )
 
 
-@pytest.mark.more("cluster/test_yarn_eight_nights.py::test_three_nights_and_the_morning_after")
+@pytest.mark.more("cluster/test_yarn_eight_nights.py::test_two_nights_and_the_morning_after")
 def test_a_driver_that_is_lost_is_replaced_and_the_run_goes_on(hadoop: MiniHadoop, tmp_path: Path, lake: str) -> None:
     config = digits_config(tmp_path, lake, cluster={"workers": 1}, train={"epochs": 40})
     with Submission(hadoop, tmp_path, config) as submission:

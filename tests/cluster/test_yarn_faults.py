@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from cluster.click_run import ClickRun
@@ -111,54 +112,64 @@ def suffer(hadoop: MiniHadoop, run: ClickRun) -> None:
     run.wait_for_commit()
 
 
-@pytest.mark.timeout(600)
-def test_an_application_that_is_stopped_leaves_nothing_on_any_host(
-    hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
-) -> None:
-    def submit(name: str) -> ClickRun:
-        # So small that both have room.
-        cluster = {"workers": 1, "trainer_memory_mib": 1024, "placement": "any"}
-        train = {"epochs": 100_000}
-        job = click_job(few_clicks, "/runs", name=name, model="click_model:unhurried", cluster=cluster, train=train)
-        return ClickRun(hadoop, tmp_path / name, job)
+class Stopped(NamedTuple):
+    """Runs that have ended before their time: by YARN's command, by Ctrl-C, and since one outgrew its container."""
 
-    with submit("killed") as killed, submit("interrupted") as interrupted:
+    killed: ClickRun
+    interrupted: ClickRun
+    greedy: ClickRun
+
+
+@pytest.fixture(scope="module")
+def stopped(shared_cluster: MiniHadoop, few_clicks: str, tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+    """They run at once, for each waits more than it computes."""
+    folder = tmp_path_factory.mktemp("stopped")
+
+    def submit(name: str, model: str, **sections: Any) -> ClickRun:
+        # So small that all have room.
+        cluster = {"workers": 1, "trainer_memory_mib": 1024, "placement": "any"}
+        train = {"max_attempts": 1, "epochs": 100_000}
+        job = click_job(few_clicks, "/runs", name=name, model=model, cluster=cluster, train=train, **sections)
+        return ClickRun(shared_cluster, folder / name, job, run_id=name)
+
+    once = {"max_app_attempts": 1}
+    with (
+        shared_cluster.inside(),
+        submit("killed", "click_model:unhurried") as killed,
+        submit("interrupted", "click_model:unhurried") as interrupted,
+        submit("greedy", "click_model:greedy", params={"mib": 3000}, submit=once) as greedy,
+    ):
         for run in (killed, interrupted):
             run.wait_for_line(r"epoch \d+/")
             assert any("sparktf.trainer" in command for command in processes_of(run.application().id))
         interrupted.press_ctrl_c()
-        hadoop.tool("application", "-kill", killed.application().id)
-        assert killed.wait() == 4, killed.output()
-        assert interrupted.wait() == 130, interrupted.output()
+        shared_cluster.tool("application", "-kill", killed.application().id)
+        for run in (killed, interrupted, greedy):
+            run.wait()
+    return Stopped(killed, interrupted, greedy)
+
+
+@pytest.mark.timeout(600)
+def test_an_application_that_is_stopped_leaves_nothing_on_any_host(hadoop: MiniHadoop, stopped: Stopped) -> None:
+    killed, interrupted, _ = stopped
+    assert killed.wait() == 4, killed.output()
+    assert interrupted.wait() == 130, interrupted.output()
     assert hadoop.yarn.ended_application(killed.application().id).final_status == "KILLED"
     assert interrupted.ended_application().state == "KILLED"
     assert "killed" in killed.output().lower()
 
     def left() -> str:
-        return "; ".join(
-            command[:80] for run in (killed, interrupted) for command in processes_of(run.application().id)
-        )
+        return "; ".join(command[:80] for run in stopped for command in processes_of(run.application().id))
 
     wait_for("every process of the applications has ended", left, 120)
 
 
 @pytest.mark.timeout(600)
-def test_a_container_killed_for_its_memory_names_the_setting(
-    hadoop: MiniHadoop, few_clicks: str, tmp_path: Path
-) -> None:
-    job = click_job(
-        few_clicks,
-        "/runs",
-        name="greedy",
-        model="click_model:greedy",
-        params={"mib": 3000},
-        cluster={"workers": 1, "trainer_memory_mib": 1024, "placement": "any"},
-        train={"max_attempts": 1, "epochs": 100_000},
-        submit={"max_app_attempts": 1},
-    )
-    with ClickRun(hadoop, tmp_path, job, run_id="r") as run:
-        assert run.wait() == 4, run.output()
-    cause = run.result("r").error
+@pytest.mark.usefixtures("hadoop")
+def test_a_container_killed_for_its_memory_names_the_setting(stopped: Stopped) -> None:
+    run = stopped.greedy
+    assert run.wait() == 4, run.output()
+    cause = run.result("greedy").error
     assert cause is not None
     assert "physical memory" in cause.message
     assert "cluster.trainer_memory_mib" in cause.message

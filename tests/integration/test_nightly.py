@@ -28,7 +28,7 @@ def night(lake: Path, date: str) -> None:
 
 
 @pytest.mark.more(
-    "cluster/test_yarn_eight_nights.py::test_three_nights_and_the_morning_after",
+    "cluster/test_yarn_eight_nights.py::test_two_nights_and_the_morning_after",
     "unit/test_backfill.py::test_a_date_that_fails_leaves_the_others_their_turn_and_its_exit_code_to_the_whole",
 )
 def test_a_backfill_runs_what_is_ready_and_goes_on_with_the_rest_when_it_has_come(

@@ -315,7 +315,7 @@ def test_a_driver_thawed_after_its_successors_publish_changes_nothing_and_says_w
 
 @pytest.mark.more(
     "unit/test_ownership.py::test_of_two_that_begin_at_once_one_owns_the_run_in_whatever_order_their_calls_come",
-    "cluster/test_yarn_eight_nights.py::test_three_nights_and_the_morning_after",
+    "cluster/test_yarn_eight_nights.py::test_two_nights_and_the_morning_after",
 )
 def test_of_two_submissions_one_trains_and_the_other_ends_with_7_or_waits_and_repeats_its_result(
     sandbox: Sandbox, local: Application, rows: Path, watch: Watch

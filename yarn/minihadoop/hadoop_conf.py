@@ -97,7 +97,8 @@ def _yarn(config: ClusterConfig, host: Host, data: Path) -> dict[str, Value]:
         ),
         # By default in the system's /tmp, where it would outlive the cluster.
         "yarn.node-attribute.fs-store.root-dir": f"file://{data}/node-attributes",
-        "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": 500,
+        # Each container waits for two of them: one to be given, and one to be told.
+        "yarn.resourcemanager.nodemanagers.heartbeat-interval-ms": 200,
         "yarn.scheduler.minimum-allocation-mb": 128,
         "yarn.scheduler.maximum-allocation-mb": config.host_memory_mib,
         "yarn.scheduler.maximum-allocation-vcores": config.host_vcores,
