@@ -98,13 +98,13 @@ def test_models_are_what_keras_says_of_them_on_all_rows_and_on_slices_and_one_ou
     assert found is not None
     assert (found.promote, found.champion, found.champion_problem) == (True, "version 1", "")
     assert result.extra["published"] == 2
-    champion = str(first_version(tmp_path) / "model.keras")
-    for name, where in {"": held_out, "label=1": sliced(tmp_path, "label", 1)}.items():
+    models = [f"{result.model}/model.keras", str(first_version(tmp_path) / "model.keras")]
+    slices = {"": held_out, "label=1": sliced(tmp_path, "label", 1)}
+    evaluated = elsewhere.submit(reference.evaluate_each, config, list(slices.values()), models).result()
+    for (name, where), (ours, theirs) in zip(slices.items(), evaluated, strict=True):
         rows = pq.read_table(where).num_rows
         shown = {d.metric: d for d in found.differences if d.slice == name}
         assert {d.rows for d in shown.values()} == {rows}
-        ours = elsewhere.submit(reference.evaluate, config, where, f"{result.model}/model.keras").result()
-        theirs = elsewhere.submit(reference.evaluate, config, where, champion).result()
         for metric in ("click_auc", "label_accuracy", "click_mse"):
             assert shown[metric].challenger == pytest.approx(ours[metric], abs=1e-5), (name, metric)
             assert shown[metric].champion == pytest.approx(theirs[metric], abs=1e-5), (name, metric)
