@@ -134,7 +134,7 @@ class CommitEvaluator:
         self._checkpoint.restore_files(self._place.storage, path, files, self._place.work / "restore")
         take_averages(self._model.model, self._model.model)
 
-    def _compare(self, gate: Gate, last: Committed) -> Comparison:
+    def _compare(self, gate: Gate, last: Committed) -> Comparison | None:
         """Lets the gate compare the current weights, which this node or the leader exports."""
         self._place.enter("comparing")
         with self._input.open(Stream.VALIDATION, last.epoch) as feed:

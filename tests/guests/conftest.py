@@ -42,13 +42,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowServer]:
 
 @pytest.fixture(scope="session")
 def trained(server: MlflowServer, tmp_path_factory: pytest.TempPathFactory) -> Trained:
-    """A run of one real trainer, validated, published and registered."""
+    """A run of one real trainer, validated, published and registered; the environment names the server."""
     folder = tmp_path_factory.mktemp("trained")
     lake.write(folder / "lake", [300, 100])
     lake.write(folder / "held-out", [50], seed=1)
     told = folder / "told.json"
     guests: dict[str, Any] = {
-        "mlflow": {"tracking_uri": server.url, "experiment": "real", "registered_model": "real"},
+        "mlflow": {"experiment": "real", "registered_model": "real"},
         "on_end": ["tee", str(told)],
     }
     config = lake.job(
@@ -62,7 +62,9 @@ def trained(server: MlflowServer, tmp_path_factory: pytest.TempPathFactory) -> T
     )
     gang = LocalGang(config, 1)
     try:
-        result = gang.train(config, Night(FileSystems(), gang.clock, unmeasured))
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("MLFLOW_TRACKING_URI", server.url.replace("://", "://me:hunter2@"))
+            result = gang.train(config, Night(FileSystems(), gang.clock, unmeasured))
     finally:
         gang.close()
     assert json.loads(told.read_bytes())["run_id"] == "run"

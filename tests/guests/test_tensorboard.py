@@ -6,14 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 from boards import board_of, event_file
 from guests.conftest import Trained
-from integration.processes import wait_for
+from integration.processes import has_ended, wait_for
 from integration.stranger import Listener, listeners
 
 from sparktf.compat.tensorflowonspark.tf_board import PORT, Board
@@ -24,12 +23,10 @@ from sparktf.runs.board import TensorBoard
 EVENTS = "events.out.tfevents.1.h.1.0"
 
 
-def folders_left() -> set[Path]:
-    return set(Path(tempfile.gettempdir()).glob("sparktf-tensorboard-*"))
-
-
-def test_a_real_run_is_shown_and_nothing_is_left_behind(trained: Trained) -> None:
-    before = folders_left()
+def test_a_real_run_is_shown_and_nothing_is_left_behind(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where other tests' boards have none
     with board_of(trained.result.path) as board:
         assert board.shows(lambda: len(board.scalars("validation", "epoch_loss")) == 3)
         shown = board.scalars("validation", "epoch_loss")
@@ -39,10 +36,10 @@ def test_a_real_run_is_shown_and_nothing_is_left_behind(trained: Trained) -> Non
         assert "loss" in board.tags()["train"]
         below = psutil.Process(board.process.pid).children(recursive=True)
         assert len(below) >= 1
-        assert folders_left() > before
+        assert list(tmp_path.glob("sparktf-tensorboard-*"))
     psutil.wait_procs(below, timeout=30)
-    assert not [process for process in below if process.is_running()]
-    assert folders_left() == before
+    assert not [process for process in below if not has_ended(process)]
+    assert not list(tmp_path.glob("sparktf-tensorboard-*"))
 
 
 def test_all_runs_of_a_name_are_shown_and_followed(tmp_path: Path) -> None:

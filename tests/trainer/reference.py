@@ -154,11 +154,23 @@ def fitted(config: JobConfig, updates: Sequence[Rows], exported: str) -> tuple[d
 
 def evaluate(config: JobConfig, path: str, exported: str) -> dict[str, float]:
     """Returns the metrics of a run's model on all rows at `path`, as `model.evaluate` gives them."""
-    model, lake = _build(config), _read(path)
-    model.set_weights(_load(config, exported).get_weights())
-    x, y, weight = _batch(config.data, model, lake)
-    values = model.evaluate(x, y, sample_weight=weight, batch_size=lake.num_rows, verbose=0, return_dict=True)
-    return {name: float(value) for name, value in values.items()}
+    ((found,),) = evaluate_each(config, [path], [exported])
+    return found
+
+
+def evaluate_each(config: JobConfig, paths: Sequence[str], models: Sequence[str]) -> list[list[dict[str, float]]]:
+    """As `evaluate`, of several models of one configuration on the rows of several lakes: by lake, then by model."""
+    model = _build(config)
+    found: list[list[dict[str, float]]] = []
+    weights = [_load(config, exported).get_weights() for exported in models]
+    for lake in map(_read, paths):
+        x, y, weight = _batch(config.data, model, lake)
+        found.append([])
+        for of_model in weights:
+            model.set_weights(of_model)
+            values = model.evaluate(x, y, sample_weight=weight, batch_size=lake.num_rows, verbose=0, return_dict=True)
+            found[-1].append({name: float(value) for name, value in values.items()})
+    return found
 
 
 def accuracy(lake: str, folder: str) -> float:

@@ -101,6 +101,10 @@ def test_an_evaluator_finds_the_last_weights_beside_workers_that_do_not_wait(
     assert result.attempts[0].workers == 2
 
 
+@pytest.mark.more(
+    "trainer/test_tried.py::test_metrics_that_the_configuration_names_are_compared_with_the_models",
+    "trainer/test_refusals.py::test_a_run_ends_with_the_refusal",
+)
 def test_a_metric_that_the_model_does_not_have_is_refused_by_name(tmp_path: Path, gang: LocalGang) -> None:
     lake.write(tmp_path / "lake", [300, 100])
     lake.write(tmp_path / "held-out", [150], seed=7)

@@ -131,7 +131,6 @@ def asking(folder: Path, flavour: str, how: str, cluster: dict[str, Any], worker
 @pytest.mark.parametrize(
     ("flavour", "how", "said"),
     only(
-        ("keras", "all_reduce", SUM.format("all_reduce")),
         ("tf_keras", "a mean when read", READ),
         of=[
             ("keras", "all_reduce", SUM.format("all_reduce")),

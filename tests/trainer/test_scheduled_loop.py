@@ -26,7 +26,14 @@ LARGE = 2_200_000
 
 
 def scheduling(
-    folder: Path, rows: int, *, ps: int = 1, flavour: str = "keras", leave_at: int | None = None, **sections: Any
+    folder: Path,
+    rows: int,
+    *,
+    workers: int = 2,
+    ps: int = 1,
+    flavour: str = "keras",
+    leave_at: int | None = None,
+    **sections: Any,
 ) -> JobConfig:
     """Returns the configuration of `zoo.scheduled`; each row group is a shuffle block."""
     params = {"flavour": flavour, "rows": rows, "diary": str(folder / "diary")}
@@ -35,7 +42,7 @@ def scheduling(
         "scheduled",
         params=params if leave_at is None else {**params, "leave_at": leave_at},
         data={"inputs": {"row": "row", "numbers": lake.NUMBERS}, "targets": {"label": "label"}, "shuffle_rows": 1},
-        cluster={"strategy": "parameter_server", "workers": 2, "ps": ps},
+        cluster={"strategy": "parameter_server", "workers": workers, "ps": ps},
         **sections,
     )
 
@@ -110,7 +117,7 @@ def test_rows_that_are_left_untrained_are_the_models_failure_and_a_large_table_i
 ) -> None:
     lake.write(tmp_path / "lake", [40])
     with pytest.raises(ModelError, match=r"train\(node\) left 40 rows of epoch 0 untrained: call") as failure:
-        gang.train(scheduling(tmp_path, LARGE, leave_at=0, train={"batch_size": 4, "epochs": 2}))
+        gang.train(scheduling(tmp_path, LARGE, workers=1, leave_at=0, train={"batch_size": 4, "epochs": 2}))
     result = failure.value.result
     assert result.verdict is Verdict.MODEL_FAILED
     (said,) = result.warnings

@@ -26,8 +26,9 @@ STEPS = 7
 EPOCHS = 8
 PATIENCE = 2
 
-TWO_WORKERS = {"strategy": "multi_worker_mirrored", "workers": 2}
-SERVED = {"strategy": "parameter_server", "workers": 1, "ps": 2}
+ONE_PROCESS: dict[str, Any] = {"strategy": "single"}
+TWO_WORKERS: dict[str, Any] = {"strategy": "multi_worker_mirrored", "workers": 2}
+SERVED = {"strategy": "parameter_server", "workers": 1, "ps": 1}
 
 
 def histories(draw: random.Random) -> list[list[float]]:
@@ -131,10 +132,10 @@ def test_a_run_stops_where_it_would_have_although_it_was_resumed_under_another_s
     held_out = {"validation": {"path": str(tmp_path / "held-out")}}
     begun = gang.train(spoiled(tmp_path, SERVED, {"epochs": 2, "keep": "best"}, **held_out))
     assert begun.stopped is None, "two epochs are too few to be out of patience"
-    for attempt in range(2):
+    for attempt, cluster in enumerate((TWO_WORKERS, ONE_PROCESS)):
         Path(begun.path, "result.json").unlink()  # as if the driver had been killed before its end
         said = gang.output.tell()
-        config = spoiled(tmp_path, TWO_WORKERS, {"keep": "best"}, **held_out)
+        config = spoiled(tmp_path, cluster, {"keep": "best"}, **held_out)
         result = gang.train(config)
         best = min(result.validation, key=lambda e: e.values["loss"])
         assert_stopped(result, best.epoch, "val_loss", best.values["loss"])

@@ -163,8 +163,10 @@ def test_workers_begin_with_what_the_leader_alone_has_drawn_or_read(
         np.testing.assert_array_equal(mine, other)
     # A model is built once more to read another one's weights into it.
     for result, built in zip(results, ([1, 1], [2, 1]), strict=True):
-        logs = [next(Path(result.path, "logs").glob(f"*-worker-{index}.log")) for index in (0, 1)]
-        assert [log.read_text().count("the model is built") for log in logs] == built
+        logs = {path.name: path.read_text() for path in Path(result.path, "logs").glob("*-worker-*.log")}
+        said = {name: text.count("the model is built") for name, text in logs.items()}
+        attempt = result.attempts[0].attempt
+        assert said == {f"{attempt:03d}-worker-{index}.log": count for index, count in enumerate(built)}
         assert result.attempts[0].collectives.startswith("sparktf")
 
 

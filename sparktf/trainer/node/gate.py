@@ -27,7 +27,7 @@ _ELSEWHERE = "another node could not load it: its log says why"
 
 
 class Gate:
-    """Compares models on all nodes that evaluate; the leader's outcome counts."""
+    """Compares models on all nodes that evaluate; the leader alone judges, which takes thousands of resamples."""
 
     def __init__(
         self, settings: GateConfig, place: Place, model: UserModel, evaluator: Evaluator, exchange: Exchange
@@ -49,8 +49,10 @@ class Gate:
             rule = metric_rule(name, asked.mode, evaluator.names(), keys)
             self._questions[rule.metric] = Question(rule, asked)
 
-    def compare(self, feed: RowSource) -> tuple[Comparison, dict[str, float], int]:
+    def compare(self, feed: RowSource) -> tuple[Comparison | None, dict[str, float], int]:
         """Returns the outcome, all metrics of the model, and their rows; called on all nodes, each with its share.
+
+        The outcome is None on others than the leader.
 
         Raises:
             StorageError: the champion cannot be downloaded now.
@@ -64,6 +66,9 @@ class Gate:
             self._model, others, self._evaluator, self._exchange, self._slices, self._settings.seed
         ).evaluate(feed, spec.config.train.validation_batch_size)
         values = MetricValues(self._model, self._evaluator)
+        every = {name: float(value[0]) for name, value in values.of(pair.states[""][0].sum(0)[None]).items()}
+        if not self._exchange.leads:
+            return None, every, pair.rows[""]
         which = None if champion is None else 1
         measured = [m for label in pair.states for m in self._measured(pair, label, values, which)]
         anchored = [] if anchor is None else self._measured(pair, "", values, len(others))
@@ -75,7 +80,6 @@ class Gate:
             Beside(beside, anchored) if spec.anchor is not None else None,
         )
         comparison = comparison.model_copy(update={"seconds": round(time.monotonic() - began_s, 3)})
-        every = {name: float(value[0]) for name, value in values.of(pair.states[""][0].sum(0)[None]).items()}
         return comparison, every, pair.rows[""]
 
     def _opponent(self, source: ModelSource | None) -> tuple[Opponent, Champion | None]:

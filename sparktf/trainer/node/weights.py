@@ -84,7 +84,7 @@ class CopyOfVariables:
 
 
 class Exported(NamedTuple):
-    """The exported weights, if they are not the last ones, and the gate's comparison, if there is a gate."""
+    """The exported weights, if they are not the last ones, and on the leader a gate's outcome, if there is a gate."""
 
     kept: Kept | None
     comparison: Comparison | None
@@ -105,7 +105,7 @@ class Weights:
         self._evaluator: Evaluator | None = None
         self._best: BestEpoch | None = None
         self._gate: Gate | None = None
-        self._compared: tuple[int, Comparison] | None = None
+        self._compared: tuple[int, Comparison | None] | None = None
         self._passes_before = 0
         restore = member.place.spec.restore
         self.took_s = 0.0
@@ -205,7 +205,7 @@ class Weights:
         self._member.output.export(self._copy.model)
         return Exported(kept, comparison)
 
-    def _compare(self, gate: Gate, position: Position) -> Comparison:
+    def _compare(self, gate: Gate, position: Position) -> Comparison | None:
         if self._best is None and self._compared is not None and self._compared[0] == position.step:
             return self._compared[1]
         self._member.place.enter("comparing")
