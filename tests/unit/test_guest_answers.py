@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyarrow import flight
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import Row
 
@@ -23,11 +24,13 @@ from sparktf.driver.gang.site import Handler
 from sparktf.errors import BadValueError, ErrorRecord, ModelError, NodeLostError, SparkTFError, Verdict
 from sparktf.executor.guest_feeder import GuestFeedSettings, answer_guests, feed_guests
 from sparktf.feed.channel import brought_rows
-from sparktf.feed.channel.guest_feed import GuestServer
+from sparktf.feed.channel.client import connected
+from sparktf.feed.channel.guest_feed import END, GuestServer
 from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.wire.control import Action
 from sparktf.wire.data import DataAddress
-from sparktf.wire.guest import Deal, DealRequest, GuestPlace
+from sparktf.wire.flight import call_options
+from sparktf.wire.guest import Deal, DealRequest, GuestCall, GuestPlace
 
 SECRET = "secret"
 BOUND_NBYTES = 1 << 20
@@ -283,20 +286,29 @@ def test_a_function_that_takes_nothing_is_late_for_whoever_feeds_it(*, wants_ans
     assert str(node.error).startswith("idle on worker 0 has")
 
 
-def test_a_function_that_has_all_rows_and_does_not_come_to_their_end_is_late(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("batches", "call", "late"),
+    [
+        (1, GuestCall(feed_timeout_s=0.2), "asked for more rows within 0.2 s (feed_timeout) of their end"),
+        (2, GuestCall(after_feed_s=0.2), "returned within 0.2 s (spark.sparktf.timeouts.after_feed) of its rows' end"),
+    ],
+)
+def test_a_function_that_stays_before_or_after_the_end_of_its_rows_is_late(
+    batches: int, call: GuestCall, late: str, tmp_path: Path
+) -> None:
     over = threading.Event()
 
     def stays(feed: DataFeed) -> None:
-        feed.batch_results([row[0] for row in feed.next_batch(2)])
+        for _ in range(batches):
+            feed.batch_results([row[0] for row in feed.next_batch(2)])
         over.wait(WITHIN_S)
 
     node = Node(tmp_path, stays)
     assert list(node.answers(iter([(1, ""), (2, "")]))) == [1, 2]
-    node.queue.end(0.2)
+    with connected(node.settings.places[0].data, None) as (client, _):
+        list(client.do_action(flight.Action(END, call.model_dump_json().encode()), call_options(SECRET, WITHIN_S)))
     assert node.failed.wait(WITHIN_S)
-    assert str(node.error).startswith(
-        "stays on worker 0 has not asked for more rows within 0.2 s (feed_timeout) of their"
-    )
+    assert str(node.error).startswith(f"stays on worker 0 has not {late}")
     over.set()
     node.end()
 
