@@ -47,7 +47,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from sparktf.told import told, told_lines, words_of_error
+from sparktf.told import line_of_error, told, told_lines, typed_line_of_error
 
 
 class Verdict(enum.IntEnum):
@@ -300,11 +300,9 @@ def record_of(error: BaseException, *, time_s: float, node: str = "driver", trac
     """Returns the record of an error raised here; an error from a node keeps the node's record."""
     if isinstance(error, SparkTFError) and error.record is not None:
         return error.record
-    lines = words_of_error(error).strip().splitlines() or [type(error).__name__]
-    ours = isinstance(error, SparkTFError)
     return ErrorRecord(
         type=type(error).__name__,
-        message=lines[0] if ours else f"{type(error).__name__}: {lines[0]}",
+        message=line_of_error(error) if isinstance(error, SparkTFError) else typed_line_of_error(error),
         verdict=error.verdict if isinstance(error, SparkTFError) else Verdict.INFRASTRUCTURE,
         time_s=time_s,
         node=node,

@@ -65,13 +65,27 @@ def interrupt(signum: int, frame: object) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Trains; returns the exit code."""
-    return _in_order(partial(_train, argv))
+    """Trains as a command line says; returns the exit code."""
+    return _in_order(lambda started: _train(*parse(argv), started))
 
 
 def predict(argv: Sequence[str] | None = None) -> int:
-    """Scores; returns the exit code."""
-    return _in_order(partial(_predict, argv))
+    """Scores as a command line says; returns the exit code."""
+    return _in_order(lambda started: _predict(*parse_predict(argv), started))
+
+
+def run_training(config: JobConfig, run_id: str | None, wait: bool) -> int:
+    """Trains, and stops its Spark; returns the exit code.
+
+    Args:
+        wait: For another owner of the run to end.
+    """
+    return _in_order(partial(_train, config, run_id, wait))
+
+
+def run_scoring(config: JobConfig, model: str | None) -> int:
+    """Scores with a model (default: predict.model), and stops its Spark; returns the exit code."""
+    return _in_order(partial(_predict, config, model))
 
 
 def _in_order(run: Callable[[list[SparkSession]], None]) -> int:
@@ -110,8 +124,7 @@ def _stop(spark: SparkSession, exit_code: int) -> None:
     stop_session(spark, exit_code)
 
 
-def _train(argv: Sequence[str] | None, started: list[SparkSession]) -> None:
-    config, run_id, wait = parse(argv)
+def _train(config: JobConfig, run_id: str | None, wait: bool, started: list[SparkSession]) -> None:
     spark = _session(config, started)
     with _needed():
         from sparktf.api.cluster import train  # noqa: PLC0415 - as below
@@ -119,8 +132,7 @@ def _train(argv: Sequence[str] | None, started: list[SparkSession]) -> None:
     train(spark, config, run_id=run_id, wait=wait)
 
 
-def _predict(argv: Sequence[str] | None, started: list[SparkSession]) -> None:
-    config, model = parse_predict(argv)
+def _predict(config: JobConfig, model: str | None, started: list[SparkSession]) -> None:
     spark = _session(config, started, scores=True)
     with _needed():
         from sparktf.predict.dated import score  # noqa: PLC0415 - as below

@@ -56,6 +56,21 @@ def words_of_error(error: BaseException) -> str:
         return f"its text could not be had: {type(e).__name__}"
 
 
+def first_line_of(text: str, otherwise: str) -> str:
+    """Returns the first line of a text that says something; `otherwise` where none does."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), otherwise)
+
+
+def line_of_error(error: BaseException) -> str:
+    """Returns the first line of an error's message; the error's type where it says nothing."""
+    return first_line_of(words_of_error(error), type(error).__name__)
+
+
+def typed_line_of_error(error: BaseException) -> str:
+    """Returns an error's type with the first line of its message, if it says anything."""
+    return ": ".join(filter(None, (type(error).__name__, first_line_of(words_of_error(error), ""))))
+
+
 def _printable(text: str, keep: str = "") -> str:
     r"""Returns a text with unprintable characters escaped as in Python: `\x1b`, `\x00`, `\u202e`."""
     if text.isascii() and text.isprintable():

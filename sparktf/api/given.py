@@ -14,6 +14,7 @@ from sparktf.config.data_section import DataConfig
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
 from sparktf.errors import BadValueError, ConfigError
+from sparktf.told import line_of_error
 
 HandedRows = DataFrame | RDD[Any]
 """The rows that Spark has, or makes of what is given."""
@@ -41,10 +42,9 @@ def frame_of(spark: SparkSession, value: Any) -> HandedRows | None:
         table = value if isinstance(value, pa.Table) else pa.Table.from_pandas(value, preserve_index=False)
         return spark.createDataFrame(_plain(table))
     except Exception as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise BadValueError(
-            f"the {type(value).__name__} is no DataFrame of Spark's: {said}: mend the column, or make the DataFrame by "
-            "spark.createDataFrame"
+            f"the {type(value).__name__} is no DataFrame of Spark's: {line_of_error(error)}: mend the column, or make "
+            "the DataFrame by spark.createDataFrame"
         ) from error
 
 

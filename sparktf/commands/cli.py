@@ -22,11 +22,12 @@ from sparktf.config.load import load_config, show_config
 from sparktf.console.plain_console import PlainConsole, let_go_of_output, say
 from sparktf.errors import ConfigError, SparkTFError, Verdict
 from sparktf.hadoop import HadoopConf
-from sparktf.process.supported import lacks, start
+from sparktf.process.supported import lacks
 from sparktf.rundir import chosen_run_id
 from sparktf.told import told, told_lines, words_of_error
 
 if TYPE_CHECKING:
+    from sparktf.config.job import JobConfig
     from sparktf.runs.finding import FoundRun, RunsRoot
     from sparktf.storage.file_systems import FileSystems
 
@@ -94,26 +95,25 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    wait = ["--wait"] if arguments.wait else []
-    return _on_this_machine(arguments, "main", [*_option("--run-id", arguments.run_id), *wait])
+    from sparktf.main import run_training  # noqa: PLC0415 - as above
+
+    run_id = chosen_run_id(arguments.run_id, arguments.date)
+    return run_training(_config_on_this_machine(arguments), run_id, arguments.wait)
 
 
 def _predict(arguments: argparse.Namespace) -> int:
-    return _on_this_machine(arguments, "predict", _option("--model", arguments.model))
+    from sparktf.main import run_scoring  # noqa: PLC0415 - as above
+
+    return run_scoring(_config_on_this_machine(arguments), arguments.model)
 
 
-def _on_this_machine(arguments: argparse.Namespace, job: str, more: list[str]) -> int:
-    """Runs a job in this process, which has Spark start beside it; ends the process with its verdict."""
+def _config_on_this_machine(arguments: argparse.Namespace) -> JobConfig:
+    """Returns the configuration of a job in this process, which has Spark start beside it."""
     from sparktf.submit.here import local_master, prepare_for_spark  # noqa: PLC0415 - pyspark, as above
 
     config = load_config(arguments.config, arguments.set, arguments.date)
     prepare_for_spark(arguments.master or local_master(config))
-    words = [*_option("--config", arguments.config), *_option("--date", arguments.date), *more]
-    start(job, [*words, *(word for override in arguments.set for word in ("--set", override))])
-
-
-def _option(name: str, value: str | None) -> list[str]:
-    return [] if value is None else [name, value]
+    return config
 
 
 def _submit(arguments: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ _COMPLETED = {"CONFIG": shtab.FILE, "FILE": shtab.FILE, "PATH": shtab.DIRECTORY}
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
     """Returns the script that a shell reads: commands, options, and paths where they are asked for."""
     for command in _parsers(parser):
+        command.description = (command.description or "").partition(". ")[0].rstrip(".")  # a menu has a line for each
         for action in command._actions:
             if action.metavar in _COMPLETED:
                 action.complete = _COMPLETED[action.metavar]  # type: ignore[attr-defined]

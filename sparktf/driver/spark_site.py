@@ -47,6 +47,7 @@ from sparktf.executor.feeder import FeederSettings
 from sparktf.knobs import KNOBS
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.base import Storage
+from sparktf.told import line_of_error
 from sparktf.wire.control import Action
 from sparktf.wire.reserving import ReserveRequest
 
@@ -225,7 +226,7 @@ class SparkSite:
         try:
             return max(ask_beside(wanted, nodes, readers, held, ask), nodes)
         except Py4JError as e:
-            warn(f"executors cannot be requested on the hosts of the data: {str(e).splitlines()[0]}")
+            warn(f"executors cannot be requested on the hosts of the data: {line_of_error(e)}")
             return nodes
 
     def _conf(self) -> dict[str, str]:

@@ -20,6 +20,7 @@ from sparktf.executor.row_batches import send_rows
 from sparktf.feed.channel.any_rows import batch_to_rows
 from sparktf.feed.channel.client import connected
 from sparktf.feed.channel.guest_feed import ANSWER, PUT, WRAPPED, unwrapped, wrapped
+from sparktf.told import line_of_error
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action
 from sparktf.wire.data import SplitEnd
@@ -186,5 +187,4 @@ def _nearest(split: int, places: Sequence[GuestPlace]) -> GuestPlace:
 
 
 def _line(error: Exception) -> str:
-    line = (str(error).splitlines() or [type(error).__name__])[0]
-    return line.partition(" gRPC client debug context:")[0][:300]
+    return line_of_error(error).partition(" gRPC client debug context:")[0][:300]

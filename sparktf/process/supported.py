@@ -26,13 +26,10 @@ def python_complaint(version: Sequence[int], who: str = "this") -> str | None:
     )
 
 
-def start(job: str, argv: Sequence[str] | None = None) -> NoReturn:
+def start(job: str) -> NoReturn:
     """Runs a job of `sparktf.main`, and ends the process with its verdict; refuses an unsupported Python.
 
     Python itself would end with 1 for a failed import, which stands for a failure of the model's code.
-
-    Args:
-        argv: The job's arguments. Default: those of the process.
     """
     complaint = python_complaint(sys.version_info[:2], sys.executable)
     if complaint is None:
@@ -41,7 +38,7 @@ def start(job: str, argv: Sequence[str] | None = None) -> NoReturn:
         except ImportError as error:
             complaint = lacks(error)
         else:
-            sys.exit(getattr(main, job)(argv))
+            sys.exit(getattr(main, job)())
     print(f"PreflightError: {complaint}", file=sys.stderr)
     sys.exit(_REFUSED)
 

@@ -10,6 +10,7 @@ import json
 import sys
 from typing import Any
 
+from sparktf.told import typed_line_of_error
 from sparktf.trainer.preload import complete_environment, put_off_rare, without_collector
 
 
@@ -23,7 +24,7 @@ def main() -> None:
     try:
         signatures = tf.saved_model.load(folder, tags=tags or None).signatures
     except Exception as error:  # noqa: BLE001 - the process's edge: the caller gets any error
-        print(json.dumps({"error": f"{type(error).__name__}: {error}".splitlines()[0]}))
+        print(json.dumps({"error": typed_line_of_error(error)}))
         return
     if name not in signatures:
         print(json.dumps({"error": f"there is no signature {name!r}; there are {', '.join(map(str, signatures))}"}))

@@ -7,6 +7,7 @@ import traceback
 from typing import Any
 
 from sparktf.errors import ErrorRecord, SparkTFError, Verdict, record_of
+from sparktf.told import typed_line_of_error
 
 
 def reported_error(error: Exception) -> dict[str, Any]:
@@ -19,7 +20,7 @@ def _record(error: Exception) -> ErrorRecord:
         return record_of(error, time_s=time.time())
     return ErrorRecord(
         type="ModelError",
-        message=f"model: {type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}",
+        message=f"model: {typed_line_of_error(error)}",
         verdict=Verdict.MODEL_FAILED,
         time_s=time.time(),
         traceback=traceback.format_exc(),

@@ -20,6 +20,7 @@ from tenacity import (
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
+from sparktf.told import line_of_error
 from sparktf.wire.control import Action
 from sparktf.wire.flight import call_options, client_options
 from sparktf.wire.security import ControlAccess
@@ -137,5 +138,4 @@ def is_gone(error: ControlError) -> bool:
 
 def _reason(error: Exception) -> str:
     """Returns the first line of a Flight error, without gRPC's debug context."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].partition(" gRPC client debug context:")[0].rstrip(". ")
+    return line_of_error(error).partition(" gRPC client debug context:")[0].rstrip(". ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pretend import PretendClock
 
 import sparktf
 from sparktf.commands.cli import main
+from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config, parse_config
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
@@ -204,3 +206,29 @@ def test_a_run_that_another_submission_trains_is_not_submitted(
     (tmp_path / "submitted").unlink()
     assert main(line) == 4
     assert (tmp_path / "submitted").exists()
+
+
+def test_words_that_look_like_options_reach_a_job_as_they_were_given(
+    config: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str | None, bool | None]] = []
+
+    def trains(config: JobConfig, run_id: str | None, wait: bool) -> int:
+        asked.append((run_id, wait))
+        return 3
+
+    def scores(config: JobConfig, model: str | None) -> int:
+        asked.append((model, None))
+        return 1
+
+    monkeypatch.setattr("sparktf.main.run_training", trains)
+    monkeypatch.setattr("sparktf.main.run_scoring", scores)
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.chdir(tmp_path)
+    Path(config).rename("-c.yaml")
+    day = ["--date", "2026-11-20"]
+    assert main(["train", *day, "--wait", "--", "-c.yaml"]) == 3
+    assert main(["predict", *day, "--model=-mine", "--", "-c.yaml"]) == 1
+    assert asked == [("2026-11-20", True), ("-mine", None)]
+    assert main(["train", "--run-id=-7", "--", "-c.yaml"]) == 2
+    assert capsys.readouterr().err.startswith("--run-id '-7' cannot name a folder")

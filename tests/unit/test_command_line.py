@@ -78,6 +78,7 @@ def test_a_shell_is_told_of_every_command_and_option(shell: str, capsys: pytest.
         for action in command._actions:
             for option in action.option_strings:
                 assert option.lstrip("-") in script
+    assert "kept, or changed where nights say so" not in script  # a menu has a line for each, not all of its help
 
 
 def test_models_are_asked_for_by_a_configuration(

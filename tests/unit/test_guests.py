@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import threading
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,7 +13,14 @@ import pytest
 from pretend import PretendClock
 
 from sparktf.compat.guest_settings import check_guest_slots, guest_timeouts
-from sparktf.compat.tensorflowonspark.tf_cluster import cluster_template
+from sparktf.compat.tensorflowonspark.tf_checks import (
+    check_count,
+    check_main,
+    check_mode,
+    cluster_template,
+    context_of,
+    rdd_of,
+)
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed, TFNodeContext, hdfs_path
 from sparktf.driver.spark.masters import master_of
 from sparktf.errors import ConfigError, ModelError, PreflightError
@@ -220,12 +228,8 @@ def test_more_nodes_than_slots_are_refused(master: str, cores: int, task_cpus: i
 def test_time_limits_are_settings_of_spark() -> None:
     conf = {"spark.app.name": "x", "spark.sparktf.timeouts.heartbeat": "60", "spark.sparktf.timeouts.stop": "1.5"}
     found = guest_timeouts(conf)
-    assert (found.nodes.heartbeat, found.nodes.stop, found.nodes.start, found.after_feed_s) == (
-        60.0,
-        1.5,
-        180.0,
-        3600.0,
-    )
+    assert (found.nodes.heartbeat, found.nodes.stop, found.nodes.start) == (60.0, 1.5, 180.0)
+    assert found.after_feed_s == 3600.0
     assert guest_timeouts({"spark.sparktf.timeouts.after_feed": "60"}).after_feed_s == 60.0
     for key, value in (("heartbeat", "1m"), ("after_feed", "-1"), ("stop", "nan"), ("start", "inf"), ("reserve", "5")):
         with pytest.raises(ConfigError, match=f"^spark.sparktf.timeouts.{key} "):
@@ -236,9 +240,46 @@ def test_nodes_have_names_as_there() -> None:
     assert cluster_template(4, 1, "chief", eval_node=True) == {"ps": [0], "chief": [1], "evaluator": [2], "worker": [3]}
     assert cluster_template(2, 0, None, eval_node=False) == {"worker": [0, 1]}
     assert cluster_template(1, 0, "master", eval_node=False) == {"master": [0]}
-    for nodes, ps, master in ((1, 1, None), (1, 2, None), (1, 1, "chief"), (2, 0, "boss")):
-        with pytest.raises(ConfigError):
-            cluster_template(nodes, ps, master, eval_node=False)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: cluster_template(1, 1, None, eval_node=False),
+            "num_executors=1 is too few: 1 ps + 1 worker are 2 nodes",
+        ),
+        (
+            lambda: cluster_template(2, 1, "chief", eval_node=True),
+            "num_executors=2 is too few: 1 ps + 1 chief + 1 evaluator are 3 nodes, all of which it counts",
+        ),
+        (
+            lambda: cluster_template(2, 0, "boss", eval_node=False),
+            "master_node must be 'chief', 'master' or None, not 'b",
+        ),
+        (
+            lambda: check_count("num_executors", "3", 1),
+            "num_executors must be a whole number, not '3': argp",
+        ),
+        (lambda: cluster_template(3, -1, None, eval_node=False), "num_ps must be 0 or more, not -1"),
+        (
+            lambda: check_mode("SPARK"),
+            "input_mode must be InputMode.TENSORFLOW (0) or InputMode.SPARK (1), not 'SPARK'",
+        ),
+        (
+            lambda: check_main({}),
+            "map_fun must be a function of (args, ctx), not dict: it comes before tf_args",
+        ),
+        (lambda: context_of("local"), "sc must be a SparkContext, or a SparkSession, not str"),
+        (
+            lambda: rdd_of([1], "train"),
+            "TFCluster.train() takes an RDD, a DataFrame or a DStream, not list: sc.paralleli",
+        ),
+    ],
+)
+def test_what_is_no_argument_is_refused_with_what_to_write(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(said)}"):
+        call()
 
 
 @pytest.mark.parametrize(

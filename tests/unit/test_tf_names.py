@@ -21,7 +21,7 @@ from sparktf.compat.tensorflowonspark.tf_marker import EndPartition
 from sparktf.compat.tensorflowonspark.tf_node import DataFeed, TFNodeContext
 from sparktf.compat.tensorflowonspark.tf_params import HasBatchSize, HasSteps, Namespace, TFParams
 from sparktf.compat.tensorflowonspark.tf_pipeline import yield_batch
-from sparktf.compat.tensorflowonspark.tf_versions import note_keras
+from sparktf.compat.tensorflowonspark.tf_versions import note_habits
 from sparktf.errors import ConfigError
 from sparktf.process.ports import BoundPort
 from sparktf.wire.guest import GuestNode
@@ -147,6 +147,21 @@ def test_an_error_of_keras_3_says_how_a_program_of_keras_2_runs(module: str, *, 
     exec("def fit(): raise ValueError('the filepath must end in `.weights.h5`')", within)
     with pytest.raises(ValueError, match="filepath") as caught:
         within["fit"]()
-    note_keras(caught.value)
+    note_habits(caught.value)
     notes = "".join(getattr(caught.value, "__notes__", ()))
     assert ("set TF_USE_LEGACY_KERAS=1" in notes) == is_noted
+
+
+@pytest.mark.parametrize(
+    ("error", "note"),
+    [
+        (ValueError("File system scheme 'hdfs' not implemented (file: 'hdfs://nn/x')"), "let Spark feed the rows"),
+        (AttributeError("module 'tensorflow' has no attribute 'estimator'"), "TensorFlow has no Estimators since 2.16"),
+        (ValueError("no luck"), ""),
+    ],
+)
+def test_an_error_of_what_tensorflow_has_no_more_says_what_to_do(error: Exception, note: str) -> None:
+    note_habits(error)
+    notes = getattr(error, "__notes__", [])
+    assert len(notes) == bool(note)
+    assert note in "".join(notes)

@@ -12,7 +12,16 @@ import pytest
 import sparktf
 from sparktf.errors import ErrorRecord, Verdict, record_of
 from sparktf.redaction import REDACTED, redacted
-from sparktf.told import MESSAGE_NBYTES, TRACE_NBYTES, log_of, told, told_lines, words_of_error
+from sparktf.told import (
+    MESSAGE_NBYTES,
+    TRACE_NBYTES,
+    line_of_error,
+    log_of,
+    told,
+    told_lines,
+    typed_line_of_error,
+    words_of_error,
+)
 
 SECRET = "hunter2-hunter2"
 
@@ -145,3 +154,27 @@ def test_all_that_is_logged_is_logged_so() -> None:
     # The other one has programs of that package log as it does.
     shows_others = "compat/tensorflowonspark/__init__.py"
     assert {str(path.relative_to(package)) for path in logs} == {"told.py", shows_others}
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "typed"),
+    [
+        (ValueError("one\ntwo"), "one", "ValueError: one"),
+        (ValueError("\n\n  Traceback:\nmore"), "Traceback:", "ValueError: Traceback:"),
+        (KeyError("a column"), "a column", "KeyError: a column"),
+        (RuntimeError(), "RuntimeError", "RuntimeError"),
+        (RuntimeError(" \n"), "RuntimeError", "RuntimeError"),
+    ],
+)
+def test_the_first_line_of_an_error_says_something(error: Exception, line: str, typed: str) -> None:
+    assert line_of_error(error) == line
+    assert typed_line_of_error(error) == typed
+    assert record_of(error, time_s=0.0).message == typed
+
+
+def test_nobody_else_takes_the_first_line_of_an_error() -> None:
+    package = Path(sparktf.__file__).parent
+    taken = re.compile(
+        r"str\((?:e|error|exception)\)(?:\.strip\(\))?\.(?:splitlines\(\)\)?(?:\[0\]| or )|partition\(.\\n)"
+    )
+    assert not [path for path in package.rglob("*.py") if taken.search(path.read_text("utf-8"))]

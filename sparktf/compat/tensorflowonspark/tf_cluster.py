@@ -16,9 +16,16 @@ from pyspark.sql import SparkSession
 from sparktf.compat.guests import Guests
 from sparktf.compat.tensorflowonspark import ALIAS, install, write_shim
 from sparktf.compat.tensorflowonspark.tf_board import Board
+from sparktf.compat.tensorflowonspark.tf_checks import (
+    check_main,
+    check_mode,
+    cluster_template,
+    context_of,
+    rdd_of,
+)
 from sparktf.compat.tensorflowonspark.tf_inside import inside_names
 from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
-from sparktf.compat.tensorflowonspark.tf_versions import note_keras
+from sparktf.compat.tensorflowonspark.tf_versions import note_habits
 from sparktf.driver.spark.application import slots_of
 from sparktf.errors import ConfigError
 from sparktf.feed.channel.guest_queue import GuestQueue
@@ -86,10 +93,10 @@ class TFCluster:
             SparkTFError: a function failed; its traceback is in the error's notes.
             ConfigError: the cluster was shut down.
         """
-        self._check_fed(dataRDD, qname, "train")
+        rows = self._checked_rows(dataRDD, qname, "train")
         if num_epochs < 0:
             raise ConfigError("num_epochs cannot be negative")
-        if (stream := _stream_of(dataRDD)) is not None:
+        if (stream := _stream_of(rows)) is not None:
 
             def feed_interval(rows: RDD[Any]) -> None:
                 self._feed_once(rows, feed_timeout)
@@ -97,7 +104,7 @@ class TFCluster:
             stream.foreachRDD(feed_interval)
             return
         for _ in range(num_epochs or _EPOCHS):
-            if not self._feed_once(dataRDD, feed_timeout):
+            if not self._feed_once(rows, feed_timeout):
                 return
 
     def inference(
@@ -117,10 +124,10 @@ class TFCluster:
             SparkTFError: a function failed.
             ConfigError: the cluster was shut down.
         """
-        self._check_fed(dataRDD, qname, "inference")
-        if (stream := _stream_of(dataRDD)) is not None:
+        rows = self._checked_rows(dataRDD, qname, "inference")
+        if (stream := _stream_of(rows)) is not None:
             return stream.transform(lambda rows: self._guests.answers(rows, feed_timeout))  # type: ignore[no-any-return]
-        return self._guests.answers(dataRDD, feed_timeout)
+        return self._guests.answers(rows, feed_timeout)
 
     def shutdown(self, ssc: Any = None, grace_secs: float = 0, timeout: float = 259200) -> None:
         """Ends the feed, waits until all workers have returned, and ends the cluster; a second call does nothing.
@@ -163,16 +170,21 @@ class TFCluster:
         host = LOOPBACK if one_machine else str(self.sc.getConf().get("spark.driver.host"))
         self._board = Board(host, self._log_dir or tempfile.mkdtemp(prefix="tensorboard-", dir=str(self.sc._temp_dir)))
 
-    def _check_fed(self, rows: Any, qname: str, what: str) -> None:
+    def _checked_rows(self, rows: Any, qname: str, what: str) -> Any:
+        """Returns the RDD or DStream that is fed."""
         if self._guests.is_closed:
             raise ConfigError(f"TFCluster.{what}() comes after shutdown(): make another cluster by TFCluster.run()")
         if self.input_mode != InputMode.SPARK:
-            raise ConfigError(f"TFCluster.{what}() requires InputMode.SPARK")
+            raise ConfigError(
+                f"TFCluster.{what}() feeds no nodes that read by themselves: give TFCluster.run() "
+                "input_mode=InputMode.SPARK"
+            )
         if qname not in self.queues:
-            raise ConfigError(f"there is no queue {qname!r}")
+            raise ConfigError(f"there is no queue {qname!r}: TFCluster.run() was given {self.queues}")
         self._fed_queue = self._fed_queue or qname
         if qname != self._fed_queue:
             raise ConfigError(f"this cluster has only the queue {self._fed_queue!r} for rows, not {qname!r}")
+        return rdd_of(rows, what)
 
     def _feed_once(self, rows: RDD[Any], timeout_s: float) -> bool:
         """Feeds rows, if any are wanted; returns whether they were."""
@@ -225,6 +237,7 @@ def run(  # noqa: PLR0913, PLR0917 - theirs
     """Reserves the nodes, and runs `map_fun(tf_args, ctx)` on each, in a process of its own.
 
     Args:
+        sc: Also a SparkSession.
         num_executors: Nodes in all: parameter servers, an evaluator and a master among them.
         tensorboard: Start TensorBoard, beside the driver.
         log_dir: For TensorBoard.
@@ -241,6 +254,8 @@ def run(  # noqa: PLR0913, PLR0917 - theirs
         ReservationError: not all nodes came in time.
         SparkTFError: a function failed at once.
     """
+    sc = context_of(sc)
+    check_mode(input_mode)
     fed = input_mode == InputMode.SPARK
     if driver_ps_nodes and fed:
         raise ConfigError("driver_ps_nodes needs InputMode.TENSORFLOW")
@@ -275,6 +290,7 @@ def make_guests(
         context: Makes the context of a function.
         here: The number of first nodes that run beside the driver.
     """
+    check_main(function)
     shim = Path(str(sc._temp_dir)) / "sparktf-tensorflowonspark.zip"
     if not shim.exists():
         sc.addPyFile(str(write_shim(shim)))
@@ -287,7 +303,7 @@ def make_guests(
         try:
             function(args, context(node, queue))
         except Exception as error:
-            note_keras(error)
+            note_habits(error)
             raise
 
     main.__name__ = getattr(function, "__name__", type(function).__name__)
@@ -298,27 +314,3 @@ def make_guests(
         guests.close()
         raise
     return guests
-
-
-def cluster_template(
-    num_executors: int, num_ps: int, master_node: str | None, *, eval_node: bool
-) -> dict[str, list[int]]:
-    """Returns the nodes' numbers by name: parameter servers first, then a master, an evaluator, and workers.
-
-    Raises:
-        ConfigError: there are too few nodes, or none that works.
-    """
-    if master_node not in (None, "chief", "master"):
-        raise ConfigError(f"master_node must be 'chief' or 'master', not {master_node!r}")
-    template: dict[str, list[int]] = {}
-    left = list(range(num_executors))
-    for job, count in (("ps", num_ps), (master_node, 1 if master_node else 0), ("evaluator", int(eval_node))):
-        if job is not None and count:
-            if len(left) < count:
-                raise ConfigError(f"the cluster needs more than {num_executors} nodes")
-            template[job], left = left[:count], left[count:]
-    if left:
-        template["worker"] = left
-    if not left and master_node is None:
-        raise ConfigError("the cluster needs at least one worker or master node")
-    return template

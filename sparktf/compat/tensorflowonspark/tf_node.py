@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 from collections.abc import Mapping
 from typing import Any
@@ -72,7 +73,7 @@ class TFNodeContext:
         found.num_workers = sum(len(addresses) for addresses in node.cluster.values())
         return found
 
-    def absolute_path(self, path: str) -> str:
+    def absolute_path(self, path: str | os.PathLike[str]) -> str:
         """See `hdfs_path`."""
         return hdfs_path(self, path)
 
@@ -155,12 +156,13 @@ class DataFeed:
         self._rows.terminate()
 
 
-def hdfs_path(ctx: Any, path: str) -> str:
+def hdfs_path(ctx: Any, path: str | os.PathLike[str]) -> str:
     """Returns a path as TensorFlow finds it.
 
     Without a scheme it is on the default file system; a relative one is in the user's folder there, or in the driver's
     working folder.
     """
+    path = os.fspath(path)
     scheme, separator, _ = path.partition("://")
     if separator and scheme in _SCHEMES:
         return path

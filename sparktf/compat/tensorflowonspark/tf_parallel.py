@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from sparktf.compat.tensorflowonspark.tf_checks import check_count, context_of
 from sparktf.compat.tensorflowonspark.tf_cluster import make_guests
 from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
 
@@ -29,6 +30,7 @@ def run(
         SparkTFError: one failed; its traceback is in the error's notes.
     """
     del use_barrier
+    check_count("num_executors", num_executors, 1)
     nodes = {"worker": list(range(num_executors))}
     alone = TFNodeContext.alone
-    make_guests(sc, map_fn, tf_args, nodes, fed=False, reserve_s=_RESERVE_S, context=alone).finish()
+    make_guests(context_of(sc), map_fn, tf_args, nodes, fed=False, reserve_s=_RESERVE_S, context=alone).finish()

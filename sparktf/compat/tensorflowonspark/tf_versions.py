@@ -12,6 +12,15 @@ _OLDER = (
     "(spark.executorEnv.TF_USE_LEGACY_KERAS=1)"
 )
 
+_HDFS = (
+    "Today's TensorFlow itself reads and writes no HDFS: let Spark feed the rows (InputMode.SPARK), read files by "
+    "pyarrow.fs, write to a folder of the node and copy it (hdfs dfs -put), or import tensorflow-io, if there is one "
+    "for this TensorFlow"
+)
+_ESTIMATOR = (
+    "TensorFlow has no Estimators since 2.16, with TensorFlowOnSpark as here: train by Keras, or by a loop of your own"
+)
+
 
 def export_saved_model(model: Any, export_dir: str, is_chief: bool = False) -> None:
     """Exports a Keras model as a SavedModel: the chief's to the folder, that of others to one of their own.
@@ -36,7 +45,17 @@ def is_gpu_available() -> bool:
     return bool(importlib.import_module("tensorflow").config.list_physical_devices("GPU"))
 
 
-def note_keras(error: BaseException) -> None:
+def note_habits(error: BaseException) -> None:
+    """Adds to an error of what has changed since TensorFlowOnSpark's programs were written what to do instead."""
+    said = str(error)
+    if "File system scheme 'hdfs' not implemented" in said:
+        error.add_note(_HDFS)
+    if isinstance(error, AttributeError) and "'estimator'" in said:
+        error.add_note(_ESTIMATOR)
+    _note_keras(error)
+
+
+def _note_keras(error: BaseException) -> None:
     """Adds to an error that came through Keras 3 how a program of Keras 2 runs: most of TensorFlowOnSpark's are."""
     modules = [str(frame.f_globals.get("__name__")) for frame, _ in traceback.walk_tb(error.__traceback__)]
     if any(module.partition(".")[0] == "keras" for module in modules):

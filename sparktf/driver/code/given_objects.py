@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparktf.errors import ConfigError
+from sparktf.told import typed_line_of_error
 from sparktf.wire.keras_objects import GivenCallbacks, GivenModel
 
 _FLAVOURS = ("keras", "tf_keras")
@@ -31,9 +32,8 @@ def given_model(value: Any) -> Any:
         try:
             value.save(str(file))
         except Exception as error:
-            said = (str(error).strip().splitlines() or [""])[0]
             raise ConfigError(
-                f"model cannot be written by Keras ({type(error).__name__}: {said}): give model= a function that "
+                f"model cannot be written by Keras ({typed_line_of_error(error)}): give model= a function that "
                 "builds and compiles it"
             ) from error
         return GivenModel(flavour, file.read_bytes(), {_name_of(one): one for one in own_objects(value)})

@@ -20,6 +20,7 @@ from types import ModuleType, TracebackType
 from sparktf.config.job import JobConfig
 from sparktf.errors import ConfigError, ErrorRecord, ModelContractError, ModelError, SparkTFError, Verdict
 from sparktf.process.module_search import find_module
+from sparktf.told import typed_line_of_error
 
 # Star imports of these say nothing about the functions that a configuration names.
 _KNOWN = sys.stdlib_module_names | {"tensorflow", "keras", "tf_keras", "numpy"}
@@ -193,7 +194,7 @@ class UsersCode:
 
 def failed(what: str, error: Exception) -> ModelError:
     """Returns the error for one that the user's code just raised on the driver; its record has the traceback."""
-    found = ModelError(f"{what}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+    found = ModelError(f"{what}: {typed_line_of_error(error)}")
     found.record = ErrorRecord(
         type="ModelError",
         message=str(found),

@@ -22,6 +22,7 @@ from sparktf.driver.source.spark_formats import spark_format
 from sparktf.driver.source.table_version import VERSION_OPTION, Moment, TableVersion, list_in_order, table_version_of
 from sparktf.driver.spark.catalog import CATALOG
 from sparktf.errors import ConfigError, DataError, EmptySourceError, SourceNotFoundError, SparkTFError, StorageError
+from sparktf.told import first_line_of, line_of_error
 
 Data: TypeAlias = DataFrame | RDD[Any]
 """A source of rows."""
@@ -194,7 +195,7 @@ def _kind(reason: str) -> type[SparkTFError]:
 
 def _java_line(error: Py4JError) -> str:
     java = getattr(error, "java_exception", None)
-    line = (str(java.toString()) if java is not None else str(error)).splitlines()[0]
+    line = line_of_error(error) if java is None else first_line_of(str(java.toString()), type(error).__name__)
     return line.partition(" SQLSTATE")[0]
 
 

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from sparktf.driver.plan.locality import FileBlock
 from sparktf.driver.spark.jvm import printed_blocks
+from sparktf.told import line_of_error
 
 _CORRUPT = "(corrupt)"
 
@@ -58,5 +59,5 @@ def locate_or_warn(
     try:
         return locate_blocks(spark, [file for file in files if is_on_hdfs(file)])
     except Py4JError as e:
-        warn(f"the hosts of the blocks are unknown: {str(e).splitlines()[0]}")
+        warn(f"the hosts of the blocks are unknown: {line_of_error(e)}")
         return {}

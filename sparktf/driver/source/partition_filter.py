@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from sparktf.errors import ConfigError
 from sparktf.feed.formats.splits import partition_type
 from sparktf.sequence import PartitionValue
+from sparktf.told import line_of_error
 
 _UNKNOWN = re.compile(r"\[UNRESOLVED_COLUMN\b.*? name (`.+?`) cannot be resolved")
 # A name that no partition folder has: "/" separates folders.
@@ -78,8 +79,7 @@ def _arrow_value(value: PartitionValue, kind: str) -> PartitionValue | datetime.
 
 def spark_message(error: PySparkException) -> str:
     """Returns Spark's message of an error, without the plan and the stack that follow."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0].partition(" SQLSTATE")[0] if lines else type(error).__name__
+    return line_of_error(error).partition(" SQLSTATE")[0]
 
 
 @contextmanager

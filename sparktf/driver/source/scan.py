@@ -36,6 +36,7 @@ from sparktf.driver.spark.jvm import Java, class_of, elements
 from sparktf.driver.spark.jvm_plans import physical_plan
 from sparktf.feed.formats.splits import PARTITION_TYPES
 from sparktf.sequence import PartitionValue
+from sparktf.told import line_of_error
 
 _EXECUTION = "org.apache.spark.sql.execution"
 _PROJECT = f"{_EXECUTION}.ProjectExec"
@@ -90,8 +91,7 @@ def plain_scan(df: DataFrame) -> ParquetScan:
     except NotPlainError:
         raise
     except (Py4JError, PySparkException, AttributeError, TypeError, ValueError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise NotPlainError(f"the plan cannot be inspected ({reason})") from error
+        raise NotPlainError(f"the plan cannot be inspected ({line_of_error(error)})") from error
 
 
 def folders_are_columns(df: DataFrame) -> bool | None:

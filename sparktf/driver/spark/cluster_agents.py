@@ -19,6 +19,7 @@ from sparktf.driver.spark.reservations import Reservations, reserving
 from sparktf.errors import NodeLostError, PreflightError
 from sparktf.executor.agent import AgentSettings
 from sparktf.executor.spark_agent import agent_on_node
+from sparktf.told import first_line_of, line_of_error
 
 _PACKAGE = "tensorflowonspark"
 _VERSION = "2.2.5"
@@ -118,10 +119,10 @@ class ClusterAgents:
             )
             while not self._closing.wait(1.0):
                 if "error" in theirs.tf_status:
-                    raise NodeLostError(str(theirs.tf_status["error"]).splitlines()[0])
+                    raise NodeLostError(first_line_of(str(theirs.tf_status["error"]), "its job failed"))
             cluster.shutdown(timeout=-1)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - it raises bare ones, and ends the process
-            self._reason = (str(error).splitlines() or [type(error).__name__])[0]
+            self._reason = line_of_error(error)
             self._unfit = unfit_python(error)
         finally:
             theirs.tf_status.clear()

@@ -15,6 +15,7 @@ from typing import Any
 
 from sparktf.errors import NodeLostError, RefusedError, ReservationError
 from sparktf.executor.reservation import ReservationClient, reservation_of
+from sparktf.told import first_line_of
 from sparktf.wire.reserving import ReservedNode, ReservedNodes, ReserveRequest
 from sparktf.wire.security import ControlAccess
 
@@ -58,7 +59,7 @@ class Reservations:
         with self._changed:
             while len(self._nodes) < self._count:
                 if "error" in status:
-                    raise NodeLostError((str(status["error"]).splitlines() or ["its job failed"])[0])
+                    raise NodeLostError(first_line_of(str(status["error"]), "its job failed"))
                 if time.monotonic() > deadline_s:
                     raise ReservationError(f"only {len(self._nodes)} of {self._count} nodes came within {limit_s:g} s")
                 self._changed.wait(_LOOK_S)

@@ -39,6 +39,7 @@ from sparktf.feed.arrays.values import (
     write_side_by_side,
 )
 from sparktf.feed.arrays.vectors import as_lists, is_vector
+from sparktf.told import line_of_error
 
 _Singles = dict[tuple[str, bool, str], Array]
 """`_Column.single` -> values [rows]."""
@@ -113,9 +114,8 @@ def _told_as_data(group: RowGroup, feature: Feature) -> Iterator[None]:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         what = "columns" if len(feature.columns) > 1 else "column"
         names = ", ".join(map(repr, feature.columns))
-        said = str(error).partition("\n")[0]
         raise BadValueError(
-            f"{group.origin}: {what} {names}: the tensor {feature.key} cannot be made: {said}"
+            f"{group.origin}: {what} {names}: the tensor {feature.key} cannot be made: {line_of_error(error)}"
         ) from error
 
 

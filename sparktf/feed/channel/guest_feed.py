@@ -9,6 +9,7 @@ A call is named "put" or "answer", with a `GuestCall` after a space; that of "en
 
 from __future__ import annotations
 
+import array
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -157,7 +158,10 @@ def wrapped(batch: pa.RecordBatch) -> pa.RecordBatch:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.large_binary())], schema=WRAPPED)
+    content = sink.getvalue()
+    offsets = pa.py_buffer(array.array("q", (0, content.size)))
+    column = pa.Array.from_buffers(pa.large_binary(), 1, [None, offsets, content])  # without a copy
+    return pa.RecordBatch.from_arrays([column], schema=WRAPPED)
 
 
 def unwrapped(batch: pa.RecordBatch) -> pa.RecordBatch:

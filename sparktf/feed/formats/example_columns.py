@@ -15,6 +15,7 @@ from sparktf.feed.formats.byte_buffer import PADDING, Bytes, halves_at, joined_b
 from sparktf.feed.formats.examples import ListKind, MalformedError, Places, find_features, varint_nbytes, varints
 from sparktf.feed.formats.record_file import Records
 from sparktf.sequence import Integers
+from sparktf.told import line_of_error
 
 _NAMES = {ListKind.NOTHING: "nothing", ListKind.BYTES: "bytes", ListKind.FLOAT: "floats", ListKind.INT64: "integers"}
 _ONE_VALUE = 0x040A
@@ -245,7 +246,7 @@ def _values(lists: _Lists, kind: pa.DataType) -> pa.Array:
     try:
         return _cast(lists.values, kind)
     except pa.ArrowInvalid as error:
-        raise BadFeatureError(_first_unfit(lists, kind), str(error).partition("\n")[0]) from None
+        raise BadFeatureError(_first_unfit(lists, kind), line_of_error(error)) from None
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -19,6 +19,7 @@ from sparktf.feed.arrays.nested import prefixes
 from sparktf.feed.formats.footer import END, PLAIN_TYPES, is_encrypted, read_metadata
 from sparktf.sequence import FileStamp
 from sparktf.storage.base import FileEntry, Storage
+from sparktf.told import line_of_error
 
 _READ_BYTES = 256 << 10
 """Bytes of a local file read at a time, decoded while they are in the caches."""
@@ -65,7 +66,7 @@ def reading(path: str) -> Iterator[None]:
         # Errors of the system have an errno; Arrow's "IOError" over damaged content has none.
         if isinstance(error, OSError) and error.errno is not None:
             raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = line_of_error(error)
         if any(sign in reason for sign in _SPARK_MAY):
             raise sparks_file(path, reason) from error
         raise CorruptFileError(f"{path} is not a readable Parquet file: {reason}") from error

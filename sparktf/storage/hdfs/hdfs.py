@@ -25,6 +25,7 @@ from sparktf.storage.hdfs.hdfs_stream import HdfsStream
 from sparktf.storage.hdfs.hdfs_upload import BytesContent, Content, FileContent, StoredContent, Trouble
 from sparktf.storage.hdfs.webhdfs import Avoided, Status, WebHdfs
 from sparktf.storage.local import storage_errors, whole_file
+from sparktf.told import line_of_error
 
 _COPY_NBYTES = 8 << 20
 
@@ -150,7 +151,7 @@ class HdfsStorage(Storage):
             try:
                 native = self._native.open(plain)
             except FileNotFoundError as error:
-                reason = str(error).partition("\n")[0]
+                reason = line_of_error(error)
                 raise StorageNotFoundError(f"cannot open {self._cluster}{plain}: {reason}") from error
         if native is not None:
             return self._stream(plain, native.nbytes, native)

@@ -12,6 +12,7 @@ from sparktf.errors import (
     StorageQuotaError,
     StorageUnavailableError,
 )
+from sparktf.told import first_line_of
 
 _KINDS: dict[str, type[StorageError]] = {
     "FileNotFoundException": StorageNotFoundError,
@@ -80,4 +81,4 @@ def kind_of_native(error: Exception) -> type[StorageError]:
 
 def reason_of(text: str) -> str:
     """Returns the first line of Hadoop's message, which a stack trace may follow."""
-    return (text.strip().splitlines() or ["no reason given"])[0].strip()
+    return first_line_of(text, "no reason given")

@@ -208,6 +208,14 @@ class UserModel:
             self.measure(rows, y_pred)
         return loss, tape.gradient(scaled, [*self.trained(), *values])
 
+    def loss(self, rows: Tensors, *, measures: bool) -> Any:
+        """Returns the loss of training rows, as `gradients` does."""
+        y_pred = self.model(self.layout.x(rows), training=True)
+        loss = self.compute_loss(rows, y_pred, training=True)
+        if measures:
+            self.measure(rows, y_pred)
+        return loss
+
     def measure(self, rows: Tensors, y_pred: Any) -> None:
         """Adds training rows to the compiled metrics."""
         layout = self.layout

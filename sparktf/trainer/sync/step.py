@@ -38,7 +38,7 @@ class _Place(NamedTuple):
     """The form of the gradient of a variable, or of a whole ShardedEmbedding."""
 
     shape: tuple[int, ...]  # Shape of the variable or table
-    length: int  # The most rows of a sparse gradient
+    length: int  # The most rows of a sparse gradient, if it is padded
     filler: int  # Index of padding rows: none of a table's, whose rows count as used once they get a gradient
 
 
@@ -176,19 +176,28 @@ class UpdateFunction:
     def _warm_up(self) -> None:
         """Calls the model in a replica, so that Keras makes its lazy loss and metric variables before the trace.
 
-        Also checks the losses, and counts the rows of sparse gradients for one and for two rows of input.
+        Also checks the losses.
         """
-        counts = [self._sparse_rows(example(self._model.spec, n)) for n in (1, 2)]
-        self._model.check_losses()
-        if self._is_padded:
-            self._uncounted = {place for place, found in enumerate(zip(*counts, strict=True)) if None in found}
-        known = [[count or 0 for count in found] for found in counts]
-        lengths = [one + (two - one) * (self._max_rows - 1) for one, two in zip(*known, strict=True)]
         tables = self._model.tables
+        lengths = [0] * len(tables.joined_shapes())
+        if self._is_padded:
+            lengths = self._most_rows()
+        elif self._total is not None:  # a gradient of the model's own may ask for other replicas, which is refused here
+            self._weighted(example(self._model.spec), tf.constant(1.0))
+        else:  # to trace gradients would take a tenth of a start's processor time
+            self._model.loss(example(self._model.spec), measures=self._measures)
+        self._model.check_losses()
         self._places = [
             _Place(shape, length, -1 if tables.is_joined(place) else 0)
             for place, (shape, length) in enumerate(zip(tables.joined_shapes(), lengths, strict=True))
         ]
+
+    def _most_rows(self) -> list[int]:
+        """Returns the most rows of each sparse gradient, 0 for a dense one: by those of one and of two rows."""
+        counts = [self._sparse_rows(example(self._model.spec, n)) for n in (1, 2)]
+        self._uncounted = {place for place, found in enumerate(zip(*counts, strict=True)) if None in found}
+        known = [[count or 0 for count in found] for found in counts]
+        return [one + (two - one) * (self._max_rows - 1) for one, two in zip(*known, strict=True)]
 
     def _sparse_rows(self, rows: Tensors) -> list[int | None]:
         """Returns the rows of each sparse gradient (for a table, the ids looked up), 0 for a dense one.

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from sparktf.errors import StorageError
 from sparktf.sequence import Interval
+from sparktf.told import line_of_error
 from sparktf.trainer.node.checkpoint import CONTENTS, PREFIX, Contents
 from sparktf.trainer.node.failure import LARGER_DISK, is_full_disk
 from sparktf.trainer.node.objects import OBJECT_GRAPH, CheckpointEntry
@@ -56,7 +57,7 @@ class ShardWriter:
             if not is_full_disk(error):
                 raise
             self._servers.ask_all(Drop())
-            said = str(error).splitlines()[0]
+            said = line_of_error(error)
             raise StorageError(f"the local disk of a parameter server is full: {said}; {LARGER_DISK}") from error
         except StorageError:
             self._servers.ask_all(Drop())
