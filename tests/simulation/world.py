@@ -78,7 +78,7 @@ _COLLECTED = 10
 """Of so many seeds one begins with a clean memory."""
 
 _PAUSE_S = 22.0
-"""A driver stands still for no longer: more than a silence by which a node is lost, less than `timeouts.driver_lost`."""
+"""A driver stands still for no longer: beyond `timeouts.heartbeat`, and less than `timeouts.driver_lost`."""
 
 _QUIET_S = 60.0
 _BOUND_S = 400.0
