@@ -91,7 +91,8 @@ class ClusterConfig(Section):
         default=None,
         description="Threads with which TensorFlow computes an operation in each worker. `TF_NUM_INTRAOP_THREADS` in "
         "the executors' environment, and `tf.config.threading` in the model's code, come first. By default the workers "
-        "of a host divide its processors among themselves, and a worker by itself takes all.",
+        "of a host divide its processors among themselves where all take part in every update; others take all: "
+        "[sync.md](sync.md#threads).",
     )
     nursery: Switch = Field(
         default="auto",

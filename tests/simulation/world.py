@@ -77,8 +77,8 @@ _WAITS_S = 4.0
 _COLLECTED = 10
 """Of so many seeds one begins with a clean memory."""
 
-_PAUSE_S = 17.0
-"""A driver stands still for no longer, which is less than `timeouts.driver_lost`."""
+_PAUSE_S = 22.0
+"""A driver stands still for no longer: beyond `timeouts.heartbeat`, and less than `timeouts.driver_lost`."""
 
 _QUIET_S = 60.0
 _BOUND_S = 400.0
@@ -508,7 +508,7 @@ def _config(chance: random.Random, nodes: int) -> JobConfig:
                 "replace": 6.0,
                 "start": 15.0,
                 "heartbeat": 6.0,
-                "driver_lost": 20.0,
+                "driver_lost": 25.0,
                 "progress": 15.0,
                 "upload": 12.0,
                 "stop": 2.0,

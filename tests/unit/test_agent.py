@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from sparktf.executor.trainer_process import TrainerProcess
 from sparktf.knobs import KNOBS
 from sparktf.wire.control import Ack, Action, AgentHeartbeat, Order, Orders, Registered, Registration, TrainerExited
 from sparktf.wire.security import ControlAccess, new_secret
+from sparktf.wire.trainer_spec import THREADS
 
 SILENCE_S = 15.0
 
@@ -64,6 +66,11 @@ class Driver:
             with self.roster.changed:
                 self.roster.changed.wait(0.1)
         raise AssertionError("no agent has registered")
+
+    def processors(self) -> int:
+        """Returns those that the agent's trainer may use."""
+        (agent,) = self.roster.here()
+        return agent.registration.processors
 
     def wait_until_free(self) -> AgentRecord:
         """Returns the agent, once it could run a trainer."""
@@ -131,13 +138,17 @@ class Running:
 
 
 def test_an_agent_that_was_given_up_registers_anew_as_another_and_leaves_when_dismissed(
-    driver: Driver, tmp_path: Path
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv(THREADS, raising=False)
     agent = Running(driver.server.access(), tmp_path)
     first = driver.wait_for_agent()
+    assert driver.processors() == len(os.sched_getaffinity(0))
+    monkeypatch.setenv(THREADS, "2")
     driver.give_up_agents()
 
     assert driver.wait_for_agent(but=first) != first
+    assert not driver.processors(), "there are none to divide where the environment tells the threads"
 
     driver.roster.dismiss()
     agent.end()

@@ -49,7 +49,7 @@ class Agents:
 
     def __init__(self, folder: Path) -> None:
         lake = write_lake(folder / "lake", [20])
-        cluster = {"strategy": "parameter_server", "workers": 2, "ps": 1}
+        cluster = {"strategy": "parameter_server", "workers": 2, "ps": 1, "threads": 3}
         self.config = pretend_config(
             lake, folder / "runs", cluster=cluster, timeouts={"heartbeat": 15, "replace": 30, "progress": 900}
         )
@@ -83,7 +83,7 @@ class Agents:
     def register(self, agent: str, partition: int, host: str = "", **fields: Any) -> None:
         host = host or f"h{partition}"
         here = {"agent": agent, "partition": partition, "host": host, "jvm": agent, "address": f"{host}:1"}
-        self.say(Action.REGISTER, Registration(**{**here, "versions": {}, **fields}))
+        self.say(Action.REGISTER, Registration(**{**here, "versions": {}, "processors": 4, **fields}))
 
     def beat(self, agent: str, address: str = "") -> Orders:
         running = self.running.get(agent)
@@ -188,7 +188,7 @@ def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agent
     agent, host = agents.agent_of(WORKERS[0]), f"h{agents.agent_of(WORKERS[1])[1]}"
     agents.passes(5)
     del agents.running[agent]
-    agents.register("b9", int(agent[1]), host=host, address=f"{host}:2", task=9, processors=4)
+    agents.register("b9", int(agent[1]), host=host, address=f"{host}:2", task=9)
     for lost in agents.gang.roster.sweep():
         with agents.gang.roster.changed:
             agents.attempt.agent_lost(lost.agent.id, lost.in_words())
@@ -198,8 +198,8 @@ def test_an_executor_that_is_gone_is_followed_by_the_one_that_spark_starts(agent
 
     assert (spec.node, spec.incarnation, spec.cluster.worker[0]) == (WORKERS[0], 1, f"{host}:2")
     nodes = agents.replacements.seating.results(agents.attempt, spec, [ExecutorFacts()] * 4, located=False)
-    assert [(node.host, node.threads) for node in nodes if node.node == "worker 0"] == [(host, 2)], "beside another one"
-    assert spec.threads == 2
+    assert [(node.host, node.threads) for node in nodes if node.node == "worker 0"] == [(host, 3)]
+    assert spec.threads == 3
 
 
 def test_nobody_takes_a_place_on_an_executor_that_spark_has_given_up(agents: Agents) -> None:

@@ -141,7 +141,8 @@ THREE_AND_TWO = GangShape.with_servers(workers=3, ps=2, least=1).with_evaluator(
         (8, None, "abc", GangShape.of_workers(3, least=1), [None, None, None], "on a, b, c"),
         (8, 3, "aab", GangShape.of_workers(3, least=1), [3, 3, 3], "3 threads a worker"),
         (0, 3, "aa", GangShape.of_workers(2, least=1), [None, None], "on a, a"),
-        (8, None, "aaaaaaa", THREE_AND_TWO, [None, None, None, 3, 3, 3, None], "3 threads a worker"),
+        (8, None, "aaaaaaa", THREE_AND_TWO, [None] * 7, "on a, a, a, a, a, a, a"),
+        (9, None, "aaa", GangShape.of_workers(2, least=1).with_evaluator(), [5, 5, None], "5 threads a worker"),
         (8, 5, "aaaaaaa", THREE_AND_TWO, [None, None, None, 5, 5, 5, None], "5 threads a worker"),
     ],
     ids=[
@@ -151,8 +152,9 @@ THREE_AND_TWO = GangShape.with_servers(workers=3, ps=2, least=1).with_evaluator(
         "a host each",
         "as the configuration says",
         "as the environment says",
-        "those who compute",
-        "the same, as the configuration says",
+        "updates of their own",
+        "an evaluator computes by turns",
+        "updates of their own, as the configuration says",
     ],
 )
 def test_the_workers_of_a_host_divide_its_processors(
@@ -161,7 +163,8 @@ def test_the_workers_of_a_host_divide_its_processors(
     agents = agents_on(*hosts, processors=processors)
     seating = seat_agents(agents, shape, {}, LocalStorage(), "plan", lambda *_: None, first=True, replay=False)
     usual = lake_config()
-    cluster = usual.cluster.model_copy(update={"threads": asked})
+    strategy = "parameter_server" if shape.wanted.get(Role.PS) else "multi_worker_mirrored"
+    cluster = usual.cluster.model_copy(update={"threads": asked, "strategy": strategy})
     config = usual.model_copy(update={"cluster": cluster})
     leader = trainer_spec(node=seating.cluster.leader, config=config)
     assert [spec.threads for _, spec in seating.specs(leader)] == threads

@@ -84,15 +84,16 @@ class Seating:
     def threads(self, node: NodeId, leader: Training) -> int | None:
         """Returns the threads that TensorFlow computes an operation with in a node; None for as many as it likes.
 
-        It likes as many as a host has processors. Workers that share a host get a share of these each, rounded up so
-        that none stands idle: they would wait for each other's threads. A coordinator and servers compute little, and
-        an evaluator by turns.
+        It likes as many as a host has processors. Workers that share a host and compute at the same time get a share of
+        these each, rounded up so that none stands idle: they would wait for each other's threads. Others compute while
+        their neighbours wait, or compute little.
         """
         here = self.agents[self.members.index(node)].registration
         if node.role is not Role.WORKER or not here.processors:
             return None
-        sharing = self.workers.count(here.host)
-        return leader.config.cluster.threads or (-(-here.processors // sharing) if sharing > 1 else None)
+        cluster = leader.config.cluster
+        sharing = self.workers.count(here.host) if cluster.updates_together else 1
+        return cluster.threads or (-(-here.processors // sharing) if sharing > 1 else None)
 
     def results(
         self, attempt: Attempt, leader: Training, facts: Sequence[ExecutorFacts], *, located: bool
