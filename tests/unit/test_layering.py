@@ -107,7 +107,7 @@ MAY_IMPORT = {
     | {"driver/check", "driver/run_checks", "driver/gang", "driver/output", "driver/spark", "runs", "submit"},
     "entry": BASE
     | STORAGE
-    | {"api", "commands", "console", "predict", "driver/check", "nightly", "preview", "runs", "submit"},
+    | {"api", "commands", "console", "predict", "driver/check", "main", "nightly", "preview", "runs", "submit"},
     "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.__main__", "sparktf.cli"}
