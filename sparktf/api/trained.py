@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sparktf.api.edge import with_short_traceback
 from sparktf.api.given import frame_of
 from sparktf.config.job import JobConfig
-from sparktf.console.console import ending_of
+from sparktf.console.result_table import ending_of
 from sparktf.errors import ConfigError, ModelContractError, StorageNotFoundError
 from sparktf.keras_file import read_keras_file, strangers
 from sparktf.predict.evaluated import evaluate_model

@@ -9,7 +9,7 @@ from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
-from sparktf.console.console import print_result
+from sparktf.console.result_table import print_result
 from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
@@ -54,6 +52,7 @@ from sparktf.preview.forecast import (
     UpdatesForecast,
     owner_of_run,
 )
+from sparktf.preview.published_models import champion_forecast, publish_forecast
 from sparktf.published.serving import Serving
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
@@ -66,13 +65,6 @@ from sparktf.storage.transactions.ownership import Step, owned_error, watch_owne
 from sparktf.submit.cluster_manager import manager_of
 
 _NO_RUN = "zzz"  # the id of a run that has none yet: all others are earlier
-
-
-class _Model(NamedTuple):
-    """The model that the run would publish; see `Dated`."""
-
-    run_id: str
-    date: str
 
 
 @dataclass
@@ -326,35 +318,14 @@ class _Look:
 
     def _models(self) -> tuple[PublishForecast | None, ChampionForecast | None]:
         serving = Serving(self.storage, self.config.output.path, self.config.name)
+        run_id = self.rundir.run_id if self.rundir else ""
         try:
-            return self._publish(serving), self._champion(serving)
+            return publish_forecast(self.config, serving, run_id, self._today()), champion_forecast(
+                serving, self.storage
+            )
         except StorageError as error:
             self.found.warnings.append(f"published models are not looked at: {error}")
             return None, None
-
-    def _publish(self, serving: Serving) -> PublishForecast | None:
-        config = self.config
-        if config.publish is None:
-            return None
-        date = config.publish.date or (config.date or self._today()).isoformat()
-        standing = serving.standing(_Model(self.rundir.run_id if self.rundir else "", date))
-        if standing is None:
-            return PublishForecast(date=date, outcome="new", version=serving.next_number())
-        if standing.newer is not None:
-            number, day = standing.newer.number, standing.newer_date
-            return PublishForecast(date=date, outcome="newer stands", version=number, standing_date=day)
-        return PublishForecast(date=date, outcome="published", version=standing.version or 0)
-
-    def _champion(self, serving: Serving) -> ChampionForecast | None:
-        version = serving.current_version()
-        if version is None:
-            return None
-        try:
-            manifest = serving.manifest(version)
-            metrics = json.loads(self.storage.read_bytes(f"{version.folder}/metrics.json"))
-        except (StorageError, ValueError):
-            return ChampionForecast(version=version.number)
-        return ChampionForecast(version=version.number, run_id=manifest.run_id, date=manifest.date, metrics=metrics)
 
 
 def look_ahead(

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparktf.console.console import words_of
+from sparktf.console.result_table import words_of
 from sparktf.preview.forecast import DataForecast, Forecast, LocalityForecast, RoomForecast, RunForecast
 from sparktf.runs.listing import roughly
 from sparktf.told import count_in_words, told

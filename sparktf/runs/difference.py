@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.config.yaml import YamlError, leaves, load_yaml
-from sparktf.console.console import words_of
+from sparktf.console.result_table import words_of
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.stored_plan import load_plan
 from sparktf.errors import CorruptFileError, StorageNotFoundError

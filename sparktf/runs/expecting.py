@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sparktf.config.duration import duration_text
-from sparktf.console.console import words_of
+from sparktf.console.result_table import words_of
 from sparktf.nightly.history import RunRecord, read_history
 from sparktf.nightly.natural_order import natural_key
 from sparktf.rundir import RunDirectory

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sparktf.config.duration import Duration
-from sparktf.console.console import style_of, words_of
+from sparktf.console.result_table import style_of, words_of
 from sparktf.errors import ConfigError
 from sparktf.nightly.history import RunRecord, names_in_history, read_history
 from sparktf.runs.finding import RunsRoot, name_with_history

@@ -7,7 +7,8 @@ import threading
 from rich.console import Console
 
 from sparktf.clock import Clock
-from sparktf.console.console import Display, print_result
+from sparktf.console.console import Display
+from sparktf.console.result_table import print_result
 from sparktf.errors import StorageError
 from sparktf.knobs import KNOBS
 from sparktf.runs.finding import FoundRun

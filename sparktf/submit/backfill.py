@@ -19,7 +19,7 @@ from rich.text import Text
 from sparktf.config.duration import duration_text
 from sparktf.config.job import JobConfig
 from sparktf.config.train import PUBLISHED
-from sparktf.console.console import ending_of, style_of
+from sparktf.console.result_table import ending_of, style_of
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, Verdict
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory

@@ -14,7 +14,8 @@ from rich.console import Console
 from sparktf.clock import ListeningClock, SystemClock
 from sparktf.config.data_section import NO_SOURCE
 from sparktf.config.job import JobConfig
-from sparktf.console.console import Display, make_console, print_result
+from sparktf.console.console import Display, make_console
+from sparktf.console.result_table import print_result
 from sparktf.driver.output import check_output
 from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.plan.paths import normalised

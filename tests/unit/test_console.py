@@ -9,8 +9,9 @@ import os
 import pytest
 from rich.console import Console
 
-from sparktf.console.console import Display, left_in_words, print_result
+from sparktf.console.console import Display, left_in_words
 from sparktf.console.plain_console import PlainConsole
+from sparktf.console.result_table import print_result
 from sparktf.errors import ErrorRecord, Verdict
 from sparktf.results.result import RunResult
 from sparktf.sequence import Stream

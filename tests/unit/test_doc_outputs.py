@@ -7,8 +7,8 @@ import io
 from source_trees import ROOT
 
 from sparktf.config.patience import EarlyStoppingConfig
-from sparktf.console.console import print_result
 from sparktf.console.plain_console import PlainConsole
+from sparktf.console.result_table import print_result
 from sparktf.errors import Verdict
 from sparktf.nightly.errand import Ended
 from sparktf.results.carried import Carried, CarriedVariable

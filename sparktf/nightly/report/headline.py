@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Literal, NamedTuple
 
-from sparktf.console.console import ending_of
+from sparktf.console.result_table import ending_of
 from sparktf.errors import Verdict
 from sparktf.results.result import RunResult
 from sparktf.storage.transactions.terms import LastWord
