@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lakes import lake_config, plan_lake, write_file, write_lake
 from pretend import PretendDriver, pretend_config
@@ -150,6 +150,7 @@ def drawn(law: tuple[float, float, str, int]) -> npt.NDArray[np.float64]:
     return np.round(values, 1) if kind == "rounded" else values
 
 
+@settings(max_examples=40)
 @given(numbers, numbers)
 def test_the_divergence_by_quantiles_is_close_to_that_of_the_rows(one: Any, other: Any) -> None:
     first, second = drawn(one), drawn(other)

@@ -30,7 +30,7 @@ def drawn(seed: int, rank: int, shapes: list[tuple[int, ...]], kind: Any) -> lis
     return [rng.integers(-8, 9, shape).astype(kind) for shape in shapes]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     members=MEMBERS,
     seed=st.integers(0, 2**32),

@@ -93,7 +93,7 @@ def some_nights(draw: st.DrawFn) -> list[TableStatistics]:
     return [TableStatistics(**{**vars(each), "rows_read": rows_of_a_night}) for each in tables]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(some_nights())
 def test_the_nights_themselves_keep_what_is_suggested_and_the_configuration_takes_it(
     tables: list[TableStatistics],
@@ -103,7 +103,7 @@ def test_the_nights_themselves_keep_what_is_suggested_and_the_configuration_take
     assert not broken(accepted(text), tables), text
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(some_nights())
 def test_what_is_suggested_beside_present_checks_is_kept_and_taken_too(tables: list[TableStatistics]) -> None:
     tables = [each for each in tables if each.columns.keys() == tables[-1].columns.keys()]
