@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from integration.sandbox import QUICK_START
 
 from minihadoop import ClusterConfig, MiniHadoop, down, lifecycle, up
 
@@ -32,11 +31,7 @@ def shared_cluster(request: pytest.FixtureRequest) -> Iterator[MiniHadoop]:
     """Without YARN for tests of HDFS alone, as `make cluster` runs them beside the others."""
     config = ClusterConfig(f"{PREFIX}{os.getpid()}", yarn=not all(map(needs_hdfs_alone, request.session.items)))
     try:
-        with pytest.MonkeyPatch.context() as environment:
-            # Containers inherit it from their NodeManager, also those of runs that are submitted as users do.
-            environment.setenv("JDK_JAVA_OPTIONS", QUICK_START)
-            cluster = up(config, print)
-        yield cluster
+        yield up(config, print)
     finally:
         down(config.name, print)
 
