@@ -1,4 +1,4 @@
-"""Words of Keras's `fit` and `compile` that runs have under other names, and what to write here."""
+"""Words of Keras's `fit` and `compile` that are no settings of a run, each with the one that is meant."""
 
 from __future__ import annotations
 

@@ -18,10 +18,11 @@ from sparktf.config.nodes import ClusterConfig
 from sparktf.config.section import Section
 from sparktf.config.train import TrainConfig
 from sparktf.driver.code.function_module import UserFunction, name_functions
-from sparktf.driver.code.given_objects import given_callbacks, given_model
+from sparktf.driver.code.given_objects import given_callbacks, given_model, kept_by
 from sparktf.driver.spark.masters import master_of
 from sparktf.errors import ConfigError
 from sparktf.predict.loaded import LoadedModel
+from sparktf.wire.keras_objects import GivenCallbacks
 
 _SECTIONS: dict[str, type[Section]] = {"data": DataConfig, "train": TrainConfig, "cluster": ClusterConfig}
 """Whose settings may be keywords by themselves; no two of them have a setting of one name."""
@@ -50,9 +51,14 @@ def program_config(
     sections = _sections(keywords)
     folder = functions_folder(spark)
     train = sections.get("train")
-    named = _named(model, prepare, train.get("callbacks") if isinstance(train, Mapping) else None, folder)
+    callbacks = train.get("callbacks") if isinstance(train, Mapping) else None
+    if callbacks is not None and not isinstance(callbacks, str) and not callable(callbacks):
+        callbacks = given_callbacks(callbacks)
+    named = _named(model, prepare, callbacks, folder)
     if "callbacks" in named.names:
-        sections["train"] = {**sections["train"], "callbacks": named.names["callbacks"]}
+        kept = kept_by(callbacks) if isinstance(callbacks, GivenCallbacks) else {}
+        kept = {} if "keep" in sections["train"] else kept
+        sections["train"] = {**kept, **sections["train"], "callbacks": named.names["callbacks"]}
     made = _validated({"model": named.names[named.model], "name": named.model, **sections}, spark, say)
     return made.in_folder(folder) if named.is_made else made
 
@@ -66,8 +72,6 @@ class _Named(NamedTuple):
 
 
 def _named(model: UserFunction | str | Any, prepare: UserFunction | None, callbacks: Any, folder: Path) -> _Named:
-    if callbacks is not None and not isinstance(callbacks, str):
-        callbacks = callbacks if callable(callbacks) else given_callbacks(callbacks)
     functions = {"callbacks": callbacks} if callable(callbacks) else {}
     if isinstance(model, str):
         if prepare is not None:

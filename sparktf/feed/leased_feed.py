@@ -115,12 +115,13 @@ class LeasedFeed:
         dry = drained or (not again and self._feed.is_dry)
         return Take(0, empty_columns(self._spec.features), 0, drained, dry)
 
-    def done(self, take: int, loss: float, rows: int | None = None) -> Trained | None:
+    def done(self, take: int, loss: float, rows: int | None = None, metrics: tuple[float, ...] = ()) -> Trained | None:
         """Marks a take as trained; returns its receipt, None if it was handed out again since, or there is none.
 
         Args:
             loss: Sum over its rows.
             rows: Number of trained rows, by default all; the others are certainly not trained, and come next.
+            metrics: What its rows add to the states of the metrics.
         """
         with self._lock:
             if self._out is None or self._out.number != take:
@@ -129,7 +130,7 @@ class LeasedFeed:
             doubtful, self._out, self._doubtful = min(self._doubtful, rows), None, max(self._doubtful - rows, 0)
             left = row_count(self._held) - rows
             self._held = slice_rows(self._held, rows, rows + left) if left else {}
-            return self._mark(rows, replayed=doubtful, loss=loss)
+            return self._mark(rows, replayed=doubtful, loss=loss, metrics=metrics)
 
     def close(self) -> None:
         """Ends reading; hands out nothing more."""
@@ -138,7 +139,7 @@ class LeasedFeed:
             self._held, self._out, self._doubtful = {}, None, 0
             self._feed.stop()
 
-    def _mark(self, rows: int, *, replayed: int, loss: float) -> Trained | None:
+    def _mark(self, rows: int, *, replayed: int, loss: float, metrics: tuple[float, ...] = ()) -> Trained | None:
         """Makes a receipt of the next rows handed out, and of those set aside between them."""
         self._trail.extend(self._feed.handed_since(self._trail.parts))
         intervals = self._trail.follow(rows)
@@ -153,6 +154,7 @@ class LeasedFeed:
             rows_aside=covered - rows,
             replayed=replayed,
             loss=loss,
+            metrics=metrics,
             input=self._meter.read(covered),
         )
         self._receipts.add(trained)

@@ -25,6 +25,7 @@ class Trained(NamedTuple):
     rows_aside: int
     replayed: int
     loss: float
+    metrics: tuple[float, ...]
     input: NodeInput
 
 

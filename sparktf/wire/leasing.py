@@ -43,6 +43,7 @@ class Receipt(Message):
     rows_aside: int = 0
     replayed: int = 0  # Those of the rows that an earlier, broken-off execution may have trained too
     loss: float = 0.0  # Sum of the rows' losses, each before its update
+    metrics: tuple[float, ...] = ()  # What the rows add to the states of the metrics; only the coordinator needs it
     input: NodeInput = NodeInput()  # Input since the previous receipt
 
 

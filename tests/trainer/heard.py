@@ -53,7 +53,7 @@ def refused(params: Mapping[str, Any]) -> Any:
         "no callback": lambda: [len],
         "schedule": lambda: [callbacks.LearningRateScheduler(lambda epoch, rate: rate)],
         "plateau": lambda: [callbacks.ReduceLROnPlateau()],
-        "restores": lambda: [callbacks.EarlyStopping(restore_best_weights=True)],
+        "restores": lambda: [callbacks.EarlyStopping(restore_best_weights=True, **params.get("stopping", {}))],
         "batches": lambda: [callbacks.ProgbarLogger()],
         "checkpoints": lambda: [callbacks.ModelCheckpoint("best.keras")],
         "board": lambda: [callbacks.TensorBoard(os.devnull)],

@@ -89,7 +89,7 @@ def execution(spec: FeedSpec) -> Any:
         )
         ids = tf.raw_ops.Neg(x=packing.unflatten(spec, flat)[ID])
         with tf.control_dependencies([tf.debugging.Assert(tf.logical_not(breaks), [ids])]):
-            made = [take, tf.cast([n, 0, 0], tf.float32), tf.zeros(0, tf.int64)]
+            made = [take, tf.cast([n, 0, 0], tf.float32), tf.zeros(0, tf.int64), tf.zeros(0, tf.float64)]
             (answer,) = tf.raw_ops.PyFunc(input=made, token=packing.DONE, Tout=[tf.string])
         return tf.raw_ops.Neg(x=ids), answer
 

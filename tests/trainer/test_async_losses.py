@@ -16,17 +16,20 @@ import pyarrow.parquet as pq
 import pytest
 from integration.gates import Pipe
 from integration.processes import wait_for
+from split import only
 from trainer import lake, reference
 from trainer.local_gang import LocalGang
 from trainer.losing import Gate, GatedSite, LosingRun
 from trainer.results import accounts, steps_saved
 from trainer.told import Update, has_trained, rows_by_epoch, updates_of_attempt
 
+from sparktf.api.trained import TrainedRun
 from sparktf.config.job import JobConfig
 from sparktf.errors import BadValueError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.results.result import RunResult
 from sparktf.results.usage import Usage
+from sparktf.storage.file_systems import open_storage
 
 ROWS, BATCH, CALL_STEPS, FILES = 1200, 4, 4, 48
 SILENCE_S = 5.0
@@ -269,6 +272,44 @@ def test_a_value_that_a_worker_refuses_ends_the_run_with_its_place_and_no_other_
     assert result.verdict is Verdict.DATA_REFUSED
     assert result.error.node.startswith("worker")
     assert [attempt.losses for attempt in result.attempts] == [()]
+
+
+@pytest.mark.parametrize(
+    ("flavour", "together"),
+    only(("keras", None), of=[("keras", None), ("tf_keras", None), ("keras", 2), ("tf_keras", 1)]),
+)
+def test_the_history_has_the_metrics_of_the_training_rows_each_once_whoever_is_lost(
+    flavour: str, together: int | None, tmp_path: Path, gang: LocalGang, gate: Gate, elsewhere: ProcessPoolExecutor
+) -> None:
+    """The weights stand still: whatever the order of the rows, Keras has the same metrics of all of them."""
+    rows, lake_of = ROWS // 4, tmp_path / "lake"
+    lake.write(lake_of, [ROWS // FILES] * (FILES // 4))
+    gate.shut(0)
+    gate.open(1)
+    config = lake.job(
+        tmp_path,
+        "everything",
+        params={"flavour": flavour, "rows": rows, "told": True, "learning_rate": 0.0, "measured": True},
+        data={**lake.EVERYTHING, "shuffle_rows": 1, "validation": {"path": str(lake_of)}},
+        cluster={"strategy": "parameter_server", "workers": 2, "ps": 1},
+        train={"batch_size": BATCH, "steps_per_call": CALL_STEPS, "epochs": 2, "replicas_to_aggregate": together},
+        timeouts={"reserve": 60, "start": 120, "stop": 2, "driver_lost": 20},
+    )
+    run = LosingRun(gang, config)
+    run.kill("001-worker-0")
+    run.wait_for_updates("001-worker-0.1")
+    gate.open(0)
+    result = run.result()
+
+    assert [lost.node for lost in result.attempts[0].losses] == ["worker 0"]
+    assert accounts(result) == [(rows, rows, rows, True)] * 2
+    expected = elsewhere.submit(reference.evaluate, config, str(lake_of), f"{result.model}/model.keras").result()
+    names = ["label_accuracy", "label_iou", "label_sparse_categorical_crossentropy", "loss", "price_mae"]
+    assert 0 < expected["label_iou"] < expected["label_accuracy"] < 1
+    history = TrainedRun.of(result, open_storage(result.path)).history
+    assert list(history["epoch"]) == [1, 2]
+    for _, row in history.iterrows():
+        assert {name: row[name] for name in names} == pytest.approx({name: expected[name] for name in names}, abs=1e-5)
 
 
 @pytest.mark.more(

@@ -275,7 +275,7 @@ def test_a_lower_learning_rate_is_in_force_at_once_and_after_a_resume_and_callba
         ("no callback", "builtin_function_or_method is not a Keras callback"),
         ("schedule", ""),
         ("plateau", "ReduceLROnPlateau changes the training; use instead: train.reduce_lr_on_plateau"),
-        ("restores", "EarlyStopping restores the best weights; use instead: train.keep: best"),
+        ("restores", "restores the best weights, as train.keep: best does: set it too, with keep_metric: loss"),
         ("batches", "ProgbarLogger has on_train_batch_end, which is never called"),
         (
             "checkpoints",
@@ -295,3 +295,28 @@ def test_callbacks_that_would_not_be_heeded_are_refused(
         answer = elsewhere.submit(heard.answer, config).result()
         assert said in answer
         assert answer.startswith("train.callbacks: ") if said else not answer
+
+
+@pytest.mark.parametrize(
+    ("stopping", "kept", "said"),
+    [
+        ({}, {}, ""),
+        ({"monitor": "val_click_auc", "mode": "max"}, {"keep_metric": "click_auc"}, ""),
+        ({"monitor": "loss"}, {}, "its monitor loss is of training"),
+        ({"monitor": "val_click_auc"}, {}, "its monitor is val_click_auc, and train.keep_metric is loss"),
+        ({"min_delta": 0.01}, {}, "its min_delta is 0.01, and the best of all epochs is kept"),
+        ({"start_from_epoch": 3}, {}, "its start_from_epoch is 3, and the best of all epochs is kept"),
+        ({"mode": "min"}, {"keep_mode": "max"}, "its mode is min, and that of train.keep_mode for loss is max"),
+    ],
+)
+def test_the_weights_that_a_callback_restores_are_those_that_the_run_keeps_or_it_is_refused(
+    stopping: dict[str, Any], kept: dict[str, Any], said: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    for flavour in ("keras", "tf_keras") if "mode" not in stopping else ("keras",):
+        params = {"flavour": flavour, "what": "restores", "stopping": stopping}
+        train = {"callbacks": "trainer.heard:refused", "keep": "best", **kept}
+        data = {**lake.METERED, "validation": {"fraction": 0.5}}
+        config = lake.job(tmp_path, "metered", params=params, data=data, train=train)
+        answer = elsewhere.submit(heard.answer, config).result()
+        assert said in answer
+        assert answer.startswith("train.callbacks: EarlyStopping restores the best weights, as") if said else not answer

@@ -27,7 +27,8 @@ def everything(params: Params, assets: Params) -> Any:
     `params["averages"]`, there are a constraint and averages of the weights, with `params["compiled"]` a layer that XLA
     compiles. With `params["told"]`, whoever makes an update says so, and waits at `params["gates"]` and
     `params["traced"]`; see `told`. With `params["rich"]`, there is what asynchronous
-    training has to get right, too: a vocabulary, BatchNorm, Dropout. It unlearns from step `params["until"]` on.
+    training has to get right, too: a vocabulary, BatchNorm, Dropout. It unlearns from step `params["until"]` on. With
+    `params["measured"]`, it has metrics whose states are sums of numbers and of tables.
     """
     del assets
     keras = _flavour(params)
@@ -61,8 +62,18 @@ def everything(params: Params, assets: Params) -> Any:
         optimizer=_optimizer(keras, params),
         loss={"price": "mse", "label": "sparse_categorical_crossentropy"},
         loss_weights={"price": 0.3, "label": 1.0},
+        **(_measured(keras) if params.get("measured") else {}),
     )
     return with_fixed_weights(model)
+
+
+def _measured(keras: Any) -> dict[str, Any]:
+    """Returns metrics to compile with: of all rows alike, and weighted as the rows are."""
+    table = keras.metrics.MeanIoU(CLASSES, sparse_y_true=True, sparse_y_pred=False, name="iou")
+    return {
+        "metrics": {"price": ["mae"], "label": ["accuracy", table]},
+        "weighted_metrics": {"label": ["sparse_categorical_crossentropy"]},
+    }
 
 
 def _compiled(keras: Any, hidden: Any) -> Any:

@@ -287,7 +287,7 @@ class TestBrokenTakes:
         plan, receipts = plan_lake(write_lake(tmp_path, [100])), Receipts(WORKER, 0)
         feed = opened(plan, Lender(pieces_of(plan)), receipts)
         take = first_take(feed, updates=4)
-        assert feed.done(take.number, 1.0, BATCH) is not None
+        assert feed.done(take.number, 1.0, BATCH, (5.0, BATCH)) is not None
         again = first_take(feed, updates=2)
         assert ids_in(again) == ids_in(take)[BATCH : 3 * BATCH]
         assert feed.done(again.number, 0.0, 0) is None
@@ -296,9 +296,9 @@ class TestBrokenTakes:
         after = first_take(feed, updates=4)  # without a word about the one before
         assert ids_in(after) == ids_in(take)[BATCH:]
         assert feed.done(after.number, 3.0) is not None
-        assert [(r.rows, r.replayed, r.loss) for r in receipts_of(receipts)] == [
-            (BATCH, 0, 1.0),
-            (3 * BATCH, 2 * BATCH, 3.0),
+        assert [(r.rows, r.replayed, r.loss, r.metrics) for r in receipts_of(receipts)] == [
+            (BATCH, 0, 1.0, (5.0, BATCH)),
+            (3 * BATCH, 2 * BATCH, 3.0, ()),
         ]
         feed.close()
 

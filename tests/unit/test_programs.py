@@ -371,6 +371,13 @@ def test_a_list_of_callbacks_travels_as_the_function_that_returns_it(model: Any,
         assert (tmp_path / "functions" / f"{module}.py").exists()
         assert made.code_folder == tmp_path / "functions"
         assert function == "callbacks"
+    best = Callback()
+    best.__dict__.update(restore_best_weights=True, monitor="val_mae", mode="min")
+    validation = {"fraction": 0.2}
+    kept = config(tmp_path, model=model, callbacks=[Callback(), best], validation=validation)[0].train
+    assert (kept.keep, kept.keep_metric, kept.keep_mode) == ("best", "val_mae", "min")
+    kept = config(tmp_path, model=model, callbacks=best, keep="last", validation=validation)[0].train
+    assert kept.keep == "last"
     wrong: Any
     for wrong, said in (([3], "3 is not a Keras callback"), ([Callback], "is not a Keras callback: give a list")):
         with pytest.raises(ConfigError, match=f"callbacks: .*{said}"):

@@ -67,6 +67,20 @@ def test_nothing_counts_of_an_incarnation_that_is_lost_once_its_successor_is_kno
     assert tally.of(0).intervals == [(0, 20)]
 
 
+def test_what_rows_add_to_metrics_counts_once_with_them() -> None:
+    tally = Tally([ONE, OTHER])
+    assert tally.of(0).metrics is None
+    first = receipt(1, (0, 10), metrics=(6.0, 10.0))
+    tally.take(answer(first))
+    tally.take(answer(first, receipt(2, (10, 14), metrics=(1.0, 4.0))))
+    tally.take(answer(receipt(1, (14, 16), node=OTHER, metrics=(0.0, 2.0))))
+    tally.succeed({ONE: 1, OTHER: 0})
+    tally.take(answer(receipt(3, (16, 20), metrics=(4.0, 4.0))))
+    tally.take(answer(receipt(1, (0, 2), node=ONE, incarnation=1, epoch=1, metrics=(2.0, 2.0))))
+    sums = (tally.of(0).metrics, tally.of(1).metrics)
+    assert [None if added is None else added.tolist() for added in sums] == [[7.0, 16.0], [2.0, 2.0]]
+
+
 def test_epochs_have_their_own_rows() -> None:
     tally = Tally([ONE])
     tally.take(answer(receipt(1, (0, 10)), receipt(2, (0, 4), epoch=1)))

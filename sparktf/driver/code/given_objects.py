@@ -55,6 +55,20 @@ def given_callbacks(value: Any) -> GivenCallbacks:
     return GivenCallbacks(callbacks)
 
 
+def kept_by(callbacks: GivenCallbacks) -> dict[str, str]:
+    """Returns the settings of `train` by which a run keeps the weights that a callback restores; empty for none.
+
+    A callback that watches metrics of training is left to the refusal of it.
+    """
+    for callback in callbacks.callbacks:
+        monitor = str(getattr(callback, "monitor", ""))
+        if getattr(callback, "restore_best_weights", False) and monitor.startswith("val_"):
+            mode = str(getattr(callback, "mode", "auto"))
+            known = {"keep_mode": mode} if mode in ("min", "max") else {}
+            return {"keep": "best", "keep_metric": monitor, **known}
+    return {}
+
+
 def keras_of(value: Any, base: str) -> str:
     """Returns the Keras that has a base class of a value, "keras" or "tf_keras"; "" for none."""
     for cls in (value if isinstance(value, type) else type(value)).__mro__:

@@ -248,6 +248,11 @@ class UserModel:
         container = self.model._compile_loss if self.flavour == "keras" else self.model.compiled_loss
         return list(container.metrics)
 
+    def other_metrics(self) -> list[Any]:
+        """Returns the metrics that are none of losses, once they are made."""
+        losses = {id(metric) for metric in self.loss_metrics()}
+        return [metric for metric in self.model.metrics if id(metric) not in losses and metric.name != "loss"]
+
     def check_losses(self) -> None:
         """Checks what only a call shows; in a replica, once a first `compute_loss` has made Keras's loss objects.
 

@@ -34,14 +34,18 @@ class TrainingMetrics:
         """Returns the metrics since `begin`, without losses; called on all nodes that train together."""
         if self._is_empty:
             return {}
-        keras = self._model.model
         if not self._distributed:
-            self._sum([variable for metric in keras.metrics for variable in metric.variables])
-        values = {name: float(value) for name, value in keras.get_metrics_result().items()}
-        losses = {"loss", *(metric.name for metric in self._model.loss_metrics())}
-        return {name: value for name, value in values.items() if name not in losses}
+            self._sum([variable for metric in self._model.model.metrics for variable in metric.variables])
+        return metric_values(self._model)
 
     def _sum(self, variables: list[Any]) -> None:
         sums = self._exchange.sum([np.asarray(value_of(variable)) for variable in variables])
         for variable, total in zip(variables, sums, strict=True):
             variable.assign(total)
+
+
+def metric_values(model: UserModel) -> dict[str, float]:
+    """Returns the metrics of a model by their present states, without losses."""
+    values = {name: float(value) for name, value in model.model.get_metrics_result().items()}
+    losses = {"loss", *(metric.name for metric in model.loss_metrics())}
+    return {name: value for name, value in values.items() if name not in losses}

@@ -7,7 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from sparktf.config.job import JobConfig
+from sparktf.config.train import TrainConfig
 from sparktf.errors import ModelContractError
+from sparktf.results.keep import metric_rule
 from sparktf.trainer.model.model import load_named
 from sparktf.trainer.model.trackables import tensorflow_variable, value_of
 
@@ -54,7 +56,7 @@ class UserCallbacks:
                 f"{_KEY}: {config.train.callbacks} returned {type(callbacks).__name__}, not a list of Keras callbacks"
             )
         for callback in callbacks:
-            _check(callback)
+            _check(callback, config.train)
         self._callbacks = tuple(callbacks)
         self._model = model
         self._model.stop_training = False
@@ -96,7 +98,7 @@ class UserCallbacks:
                 callback.on_train_end(dict(logs))
 
 
-def _check(callback: Any) -> None:
+def _check(callback: Any, train: TrainConfig) -> None:
     name, mro = type(callback).__name__, type(callback).__mro__
     base = next((c for c in mro if c.__name__ == "Callback" and c.__module__.startswith(("keras.", "tf_keras."))), None)
     if base is None:
@@ -110,10 +112,33 @@ def _check(callback: Any) -> None:
                 f"{_DONE_HERE[cls.__name__]}"
             )
     if getattr(callback, "restore_best_weights", False):
-        raise ModelContractError(f"{_KEY}: {name} restores the best weights; use instead: train.keep: best")
+        is_known = any(cls.__name__ == "EarlyStopping" for cls in mro)
+        if differs := _differs(callback, train) if is_known else "set that instead":
+            raise ModelContractError(f"{_KEY}: {name} restores the best weights, as train.keep: best does: {differs}")
+        callback.restore_best_weights = False  # the run does so: of the copy nobody takes them
     for method in _NEVER_CALLED:
         own = getattr(callback, method)
         if getattr(own, "__func__", own) is not getattr(base, method):
             raise ModelContractError(
                 f"{_KEY}: {name} has {method}, which is never called: callbacks are called for epochs only"
             )
+
+
+def _differs(callback: Any, train: TrainConfig) -> str:
+    """Returns why other weights than those that a callback would restore may be kept; "" if they are the same."""
+    monitor, delta, first = callback.monitor, abs(callback.min_delta), callback.start_from_epoch
+    metric = monitor.removeprefix("val_")
+    if metric == monitor:
+        return f"its monitor {monitor} is of training, and epochs are compared by held-out rows: set monitor='val_...'"
+    if train.keep != "best":
+        return f"set it too, with keep_metric: {metric}"
+    if train.keep_metric.removeprefix("val_") != metric:
+        return f"its monitor is {monitor}, and train.keep_metric is {train.keep_metric}: name one metric in both"
+    if delta or first:
+        given = f"min_delta is {delta:g}" if delta else f"start_from_epoch is {first}"
+        return f"its {given}, and the best of all epochs is kept: leave it out, or use train.early_stopping"
+    ours = metric_rule(metric, train.keep_mode, [metric], ("train.keep_metric", "train.keep_mode")).mode
+    theirs = getattr(callback, "mode", "auto")
+    if theirs in ("min", "max") and theirs != ours:
+        return f"its mode is {theirs}, and that of train.keep_mode for {metric} is {ours}: set one mode in both"
+    return ""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from sparktf.feed.arrays.columns import Array
 from sparktf.knobs import KNOBS
 from sparktf.topology import NodeId
 from sparktf.trainer.node.position import Done, Extent, Position
@@ -208,6 +209,11 @@ class AsyncLoop:
     def rows_aside(self) -> int:
         """Rows of the epoch that were set aside in this attempt."""
         return self._tally.of(self.position.epoch).rows_aside
+
+    @property
+    def added(self) -> Array | None:
+        """The additions of this attempt's rows of the epoch to the metrics' states; None if not measured."""
+        return self._tally.of(self.position.epoch).metrics
 
     @property
     def left(self) -> int:

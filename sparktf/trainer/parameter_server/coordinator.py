@@ -10,6 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from sparktf.errors import ModelContractError
+from sparktf.feed.arrays.columns import Array
 from sparktf.topology import NodeId
 from sparktf.trainer.model.exchange import ALONE
 from sparktf.trainer.model.model import UserModel, is_low_level, load_function
@@ -40,6 +41,7 @@ from sparktf.trainer.parameter_server.shared_updates.rounds import Rounds
 from sparktf.trainer.parameter_server.tally import LastReceipt, Tally
 from sparktf.trainer.parameter_server.telling import Telling
 from sparktf.trainer.parameter_server.update.closure import Closure
+from sparktf.trainer.parameter_server.update.metric_states import MetricStates
 from sparktf.trainer.parameter_server.update.packing import asked_for
 from sparktf.wire.control import Action, WorkerPlace
 
@@ -95,7 +97,10 @@ class CoordinatedRun(ModelRun):
         copy = CommittedCopy(place, member.saves, model, plain, trains=trains)
         servers = Servers(len(spec.cluster.ps))
         checkpoint = ShardedCheckpoint(servers, model.variables(), model=model.model, optimizer=model.optimizer)
-        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, exchange=ALONE)
+        if self._closure.metrics.unmeasured:
+            place.warn(f"model: the history has no metrics of training: {self._closure.metrics.unmeasured}")
+        measured = ReceiptMetrics(self._closure.metrics, lambda: self._loop.added)
+        super().__init__(member, model, build, copy=copy, checkpoint=checkpoint, exchange=ALONE, measured=measured)
         self._executions = Executions(
             cluster.coordinator,
             threads=2 * IN_FLIGHT * place.workers,
@@ -179,3 +184,23 @@ class CoordinatedRun(ModelRun):
     def trained(self, position: Position) -> None:
         self._member.place.enter("training")
         self._member.output.loss(position)
+
+
+class ReceiptMetrics:
+    """See `EpochMetrics`: the metrics of the rows that have receipts."""
+
+    def __init__(self, states: MetricStates, added: Callable[[], Array | None]) -> None:
+        """Reads nothing yet.
+
+        Args:
+            added: Returns what the rows of the epoch add to the states; None if not measured.
+        """
+        self._states = states
+        self._added = added
+
+    def begin(self) -> None:
+        """See `EpochMetrics`. Receipts are counted by epoch anyway."""
+
+    def take(self) -> dict[str, float]:
+        added = self._added()
+        return {} if added is None else self._states.values(added)

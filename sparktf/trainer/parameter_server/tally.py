@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
 from pydantic import TypeAdapter
 
 from sparktf.errors import LifecycleError
+from sparktf.feed.arrays.columns import Array
 from sparktf.sequence import Interval, merge
 from sparktf.topology import NodeId
 from sparktf.wire.leasing import Receipt
@@ -32,11 +34,13 @@ class EpochTally:
         rows: Rows in these updates.
         rows_aside: Rows left out because they fail a check.
         covered: Both kinds of rows.
+        metrics: float64 [numbers]: the sum of what the rows add to the states of the metrics; None if not measured.
         replayed: Rows that may have gone into two updates, by worker and incarnation.
     """
 
     def __init__(self) -> None:
         self.steps = self.rows = self.rows_aside = self.covered = 0
+        self.metrics: Array | None = None
         self.replayed: Counter[tuple[NodeId, int]] = Counter()
         self._intervals: list[Interval] = []
 
@@ -57,6 +61,9 @@ class EpochTally:
         self.replayed[receipt.node, receipt.incarnation] += receipt.replayed
         self.covered += sum(stop - start for start, stop in receipt.intervals)
         self._intervals += receipt.intervals
+        if receipt.metrics:
+            added = np.array(receipt.metrics)
+            self.metrics = added if self.metrics is None else self.metrics + added
 
 
 class Tally:

@@ -35,7 +35,7 @@ class Telling:
         """
         with self._changed:
             self._raise()
-            self._receipts += receipts
+            self._receipts += (receipt.model_copy(update={"metrics": ()}) for receipt in receipts)
             self._changed.notify_all()
 
     def close(self, lost: Iterable[tuple[NodeId, int]]) -> None:

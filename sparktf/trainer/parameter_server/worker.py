@@ -107,16 +107,16 @@ class Worker:
         self.meter.take()
         return [*flatten(self._spec.feed, taken.columns), np.int64(taken.rows), np.int64(taken.number)]
 
-    def done(self, take: Any, sums: Array, stale: Array) -> bytes:
+    def done(self, take: Any, sums: Array, stale: Array, metrics: Array) -> bytes:
         """Marks a take as trained, and returns the receipts that are not acknowledged: see `packing.DONE`."""
         loss, *stages = sums.tolist()
         self.meter.update(stages, stale)
-        return self._done(int(take), None, loss)
+        return self._done(int(take), None, loss, metrics)
 
-    def part_done(self, take: Any, rows: Any, loss: Any) -> bytes:
+    def part_done(self, take: Any, rows: Any, loss: Any, metrics: Array) -> bytes:
         """Marks only the first rows of a take as trained: see `packing.PART_DONE`."""
         self.meter.update((), np.zeros(0, np.int64))
-        return self._done(int(take), int(rows), float(loss))
+        return self._done(int(take), int(rows), float(loss), metrics)
 
     def who(self, take: Any) -> Array:
         """Identifies this worker and the take: see `packing.WHO`."""
@@ -128,10 +128,11 @@ class Worker:
         time.sleep(min(KNOBS.pause_s * 1.1 ** int(tries), KNOBS.take_wait_s))
         return np.int64(tries + 1)
 
-    def _done(self, take: int, rows: int | None, loss: float) -> bytes:
+    def _done(self, take: int, rows: int | None, loss: float, metrics: Array) -> bytes:
         try:
             with self._lock:
-                trained = self._feed.done(take, loss, rows) if self._feed is not None else None
+                added = tuple(metrics.tolist())
+                trained = self._feed.done(take, loss, rows, added) if self._feed is not None else None
                 self.position = self._advanced(trained) if trained is not None else self.position
         except BaseException as error:  # noqa: BLE001 - as above
             self._failures.put(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -14,6 +15,7 @@ from sparktf.trainer.model.tracing import recording
 from sparktf.trainer.model.trackables import count_atomically
 from sparktf.trainer.parameter_server.shared_updates.accumulators import Accumulators, Round
 from sparktf.trainer.parameter_server.shared_updates.rounds import RoundVerdict
+from sparktf.trainer.parameter_server.update.metric_states import MetricStates
 from sparktf.trainer.parameter_server.update.packing import PART_DONE, PAUSE, WHO, bring_rows
 
 BEGIN = "sparktf_begin"
@@ -35,6 +37,7 @@ class AggregatedClosure:
 
     Attributes:
         function: Schedule it with the result of `packing.asked_for`; returns the receipts as JSON.
+        metrics: The states of the model's metrics.
         update: Makes an update, on the coordinator; takes a `Round` as int64 [3].
         throw_away: Drops the gradients of a round, on the coordinator.
     """
@@ -48,8 +51,10 @@ class AggregatedClosure:
         model.use_own_reduction()
         count_atomically([model.model])
         average_in_place(model.model)
+        self.metrics = MetricStates(model)
         with naming_tensors(model.spec), recording():
             strategy.run(self._warm_up)
+        self.metrics.ready()
         used = [(v, kind) for v, kind in zip(model.trained(), self._kinds, strict=True) if kind is not None]
         self._accumulators = Accumulators([v for v, _ in used], [kind for _, kind in used])
         asked, of = tf.TensorSpec((None,), tf.int64), tf.TensorSpec((len(Round._fields),), tf.int64)
@@ -62,31 +67,34 @@ class AggregatedClosure:
         who = _called(WHO, [take], tf.int64, (4,))
         with tf.device(_COORDINATOR):
             number = _called(BEGIN, [who], tf.int64)
-        done, total = self._gradients_of(rows, n, asked[1], who, number)
-        return _called(PART_DONE, [take, done, total], tf.string)
+        done, total, metrics = self._gradients_of(rows, n, asked[1], who, number)
+        return _called(PART_DONE, [take, done, total, metrics], tf.string)
 
-    def _gradients_of(self, rows: Tensors, n: Any, tries: Any, who: Any, number: Any) -> tuple[Any, Any]:
-        """Brings the gradients of all rows into updates; returns the number of rows that went in, and their loss sum.
+    def _gradients_of(self, rows: Tensors, n: Any, tries: Any, who: Any, number: Any) -> tuple[Any, Any, Any]:
+        """Brings the gradients of all rows into updates.
 
+        Returns the number of rows that went in, their loss sum, and what they add to the metrics.
         It computes at most `tries` gradients, so that a worker that is always late returns, too.
         """
 
-        def goes_on(left: Any, done: Any, total: Any, number: Any) -> Any:
-            del total
+        def goes_on(left: Any, done: Any, total: Any, states: Any, number: Any) -> Any:
+            del total, states
             return (left > 0) & (done < n) & (number >= 0)
 
-        def step(left: Any, done: Any, total: Any, number: Any) -> tuple[Any, Any, Any, Any]:
+        def step(left: Any, done: Any, total: Any, states: Any, number: Any) -> tuple[Any, ...]:
             stop = tf.minimum(done + self._batch_size, n)
             # The variables are read after the round's number is known, since the loop's condition needs that.
-            loss, *gradients = self._strategy.run(self._gradients, args=(rows_of(rows, done, stop),))
+            given = (rows_of(rows, done, stop), states)
+            loss, measured, *gradients = self._strategy.run(self._gradients, args=given)
             verdict, following = self._take_part(gradients, stop - done, who, number)
             is_made = tf.equal(verdict, RoundVerdict.MADE.value)
             loss = tf.where(is_made, loss * tf.cast(stop - done, tf.float32), 0.0)
-            return left - 1, tf.where(is_made, stop, done), total + loss, following
+            states = [tf.where(is_made, new, old) for new, old in zip(measured, states, strict=True)]
+            return left - 1, tf.where(is_made, stop, done), total + loss, states, following
 
-        begin = (tries, tf.constant(0, tf.int64), tf.constant(0.0), number)
-        _, done, total, _ = tf.while_loop(goes_on, step, begin, parallel_iterations=1)
-        return done, total
+        begin = (tries, tf.constant(0, tf.int64), tf.constant(0.0), self.metrics.begin(), number)
+        _, done, total, states, _ = tf.while_loop(goes_on, step, begin, parallel_iterations=1)
+        return done, total, self.metrics.added(states)
 
     def _take_part(self, gradients: list[Any], rows: Any, who: Any, number: Any) -> tuple[Any, Any]:
         """Offers the gradients to a round, and waits for its end; returns the verdict and the next round's number."""
@@ -115,9 +123,11 @@ class AggregatedClosure:
         _, outcome = tf.while_loop(pending, ask, begin, parallel_iterations=1)
         return outcome[0], outcome[1]
 
-    def _gradients(self, rows: Tensors) -> tuple[Any, ...]:
-        loss, gradients = self._model.gradients(rows, tf.constant(1.0))
-        return loss, *(gradient for gradient in gradients if gradient is not None)
+    def _gradients(self, rows: Tensors, states: Sequence[Any]) -> tuple[Any, ...]:
+        after = list(states)
+        with self.metrics.in_use(after):
+            loss, gradients = self._model.gradients(rows, tf.constant(1.0), measures=bool(after))
+        return loss, after, *(gradient for gradient in gradients if gradient is not None)
 
     def _make_update(self, of: Any) -> Any:
         means = iter(self._accumulators.take(Round(*tf.unstack(of))))
@@ -134,8 +144,10 @@ class AggregatedClosure:
 
     def _warm_up(self) -> None:
         """Calls the model once, so that Keras makes its lazy loss and metric variables before the trace."""
-        _, self._kinds = self._model.gradients(example(self._model.spec), tf.constant(1.0))
+        rows = example(self._model.spec)
+        _, self._kinds = self._model.gradients(rows, tf.constant(1.0))
         self._model.check_losses()
+        self.metrics.make(rows)
 
 
 def _called(token: str, inputs: list[Any], kind: Any, shape: tuple[int, ...] = ()) -> Any:

@@ -21,14 +21,15 @@ ROWS = "sparktf_rows"
 """Token of the PyFunc that returns rows: (epoch, updates, acknowledged) -> flat tensors, number of rows, take."""
 
 DONE = "sparktf_done"
-"""Token of the PyFunc that marks a take as trained: (take, sums, stale) -> receipts, as JSON.
+"""Token of the PyFunc that marks a take as trained: (take, sums, stale, metrics) -> receipts, as JSON.
 
 sums: float32 [3], of the loss over the rows, and of the seconds of reading and of computing, NaN if not measured; [1]
-if these cannot be distinguished. stale: int64 [updates], the staleness of each update; empty if not measured.
+if these cannot be distinguished. stale: int64 [updates], the staleness of each update; empty if not measured. metrics:
+float64 [numbers], what the rows add to the states of the metrics; empty if not measured.
 """
 
 PART_DONE = "sparktf_part_done"
-"""As `DONE`, for only the first rows of a take: (take, number of rows, sum of the loss over them) -> receipts."""
+"""As `DONE`, for only the first rows of a take: (take, number of rows, sum of the loss, metrics) -> receipts."""
 
 WHO = "sparktf_who"
 """Token of the PyFunc that identifies the worker of a take, (take) -> int64 [4]: the worker's index, its incarnation, 0
@@ -111,8 +112,9 @@ def bring_rows(spec: FeedSpec, asked: Any) -> tuple[Tensors, Any, Any]:
     return unflatten(spec, flat), count, take
 
 
-def mark_trained(take: Any, sums: Any, stale: Any) -> Any:
+def mark_trained(take: Any, sums: Any, stale: Any, metrics: Any = ()) -> Any:
     """Marks a take as trained; returns the receipts, as JSON. See `DONE`."""
-    (receipts,) = tf.raw_ops.PyFunc(input=[take, sums, stale], token=DONE, Tout=[tf.string])
+    given = [take, sums, stale, tf.convert_to_tensor(metrics, tf.float64)]
+    (receipts,) = tf.raw_ops.PyFunc(input=given, token=DONE, Tout=[tf.string])
     receipts.set_shape(())
     return receipts
