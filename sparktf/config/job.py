@@ -157,7 +157,11 @@ class JobConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _class_weights_are_of_one_target(self) -> Self:
+    def _classes_are_of_one_target(self) -> Self:
+        if self.train.classes is not None and len(self.data.targets) > 1:
+            raise ValueError(
+                "train.classes is for a model with one output, and data.targets names several: leave it out"
+            )
         if self.train.class_weight and len(self.data.targets) > 1:
             raise ValueError("train.class_weight is for a model with one output: weight the rows by data.sample_weight")
         if self.train.class_weight and self.data.sample_weight is not None:

@@ -88,6 +88,11 @@ class TrainConfig(Section):
         description="Class of the only target -> weight of the loss of its rows in training, as in Keras's `fit`; "
         "classes that are not named weigh 1. The metrics of held-out rows are not weighted.",
     )
+    classes: Annotated[int, Field(ge=2)] | None = Field(
+        default=None,
+        description="Number of classes that the only target has. A model whose output tells fewer apart is refused "
+        "before it trains.",
+    )
     deadline: Annotated[str, AfterValidator(_time_of_day)] | None = Field(
         default=None,
         description="When the model has to be published: a time of day with its time zone, `06:00 Europe/Berlin`; the "
@@ -176,4 +181,5 @@ class TrainConfig(Section):
         callbacks = () if self.callbacks is None else ("train.callbacks",)
         init = () if self.init_from is None else ("train.init_from",)
         weights = ("train.class_weight",) if self.class_weight else ()
-        return (*best, *self.watched(), *callbacks, *times, *init, *weights)
+        classes = () if self.classes is None else ("train.classes",)
+        return (*best, *self.watched(), *callbacks, *times, *init, *weights, *classes)

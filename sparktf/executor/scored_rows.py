@@ -75,6 +75,11 @@ def scored(batches: Iterable[pa.RecordBatch], settings: ScoringSettings) -> Iter
             scorer.close()
 
 
+def scored_batch(scorer: Scorer, batch: pa.RecordBatch, settings: ScoringSettings) -> pa.RecordBatch:
+    """Returns the results for some rows by themselves; raises as `scored`."""
+    return _received(scorer, _send(scorer, batch, _Rows(settings), settings), settings)
+
+
 class _Rows:
     """Turns the rows of a partition into tensors for the model."""
 

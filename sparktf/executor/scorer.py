@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from sparktf.clock import ListeningClock, SystemClock
 from sparktf.errors import NodeLostError
@@ -32,11 +33,27 @@ _OWED = 4
 """The most answers that may wait in the socket: with more, both sides might wait for the other one to read."""
 
 
+class ScorerHome(NamedTuple):
+    """Whose scoring process it is, and where its socket, log and files are."""
+
+    owner: str  # Identity of the process with which it ends: `executor_identity`
+    folder: Path
+    said: str  # As messages have it: "of this executor"
+
+    @classmethod
+    def of_executor(cls) -> ScorerHome:
+        folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir()
+        return cls(executor_identity(), Path(folder), "of this executor")
+
+
 class Scorer:
     """One task's connection to the scoring process."""
 
-    def __init__(self, model: ScoredModel) -> None:
+    def __init__(self, model: ScoredModel, home: ScorerHome | None = None) -> None:
         """Finds the process, or starts it, and waits until it has loaded the model.
+
+        Args:
+            home: Default: that of this task's executor.
 
         Raises:
             ModelContractError: the model cannot be loaded.
@@ -44,10 +61,11 @@ class Scorer:
             StorageError: the model cannot be read.
             OSError: it cannot be started.
         """
-        self._folder = Path(os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or tempfile.gettempdir())
+        self._home = home or ScorerHome.of_executor()
+        self._folder = self._home.folder
         self._owed = 0
         self._answers: deque[dict[str, Array]] = deque()
-        executor = executor_identity()
+        executor = self._home.owner
         name = f"scorer-{executor.partition('@')[0]}-{_key(model)}"
         self._log = self._folder / f"{name}.log"
         self._place = self._folder / name
@@ -164,7 +182,7 @@ class Scorer:
         if self._log.exists():
             said = self._log.read_bytes()[-_LOG_NBYTES:].decode(errors="replace").strip()
         last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "(nothing)")
-        return NodeLostError(f"the scoring process of this executor {why}; the last line of its log: {last}")
+        return NodeLostError(f"the scoring process {self._home.said} {why}; the last line of its log: {last}")
 
 
 def hangs(silent_s: float, waited_s: float) -> str | None:

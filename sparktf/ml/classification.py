@@ -15,7 +15,7 @@ from sparktf.ml.estimator import FittingStage
 from sparktf.ml.fitted import OUTPUT
 from sparktf.ml.keras_params import ClassParams
 from sparktf.ml.labels import class_count
-from sparktf.ml.predictor import Features, PredictorModel
+from sparktf.ml.predictor import Features, PredictorModel, of_output
 from sparktf.predict.loaded import LoadedModel
 
 
@@ -36,18 +36,22 @@ class KerasClassificationModel(PredictorModel, ClassParams, ProbabilisticClassif
 
     def predict(self, value: Features) -> float:
         """Returns the class of a vector; for many of them, `transform` is much faster."""
-        return float(self._predicted(value, found=self._scores(sql.col(OUTPUT), self._description()).prediction).found)
+        prediction = self._scores_of_output().prediction
+        return float(of_output(self._output(value), prediction))
 
     def predictRaw(self, value: Features) -> DenseVector:
         """Returns the logits [classes] of a vector."""
-        return self._vector(value, self._scores(sql.col(OUTPUT), self._description()).raw)
+        return self._vector(value, self._scores_of_output().raw)
 
     def predictProbability(self, value: Features) -> DenseVector:
         """Returns the probabilities [classes] of a vector."""
-        return self._vector(value, self._scores(sql.col(OUTPUT), self._description()).probability)
+        return self._vector(value, self._scores_of_output().probability)
 
     def _vector(self, value: Features, vector: Column) -> DenseVector:
-        return DenseVector(self._predicted(value, found=vector_to_array(vector)).found)
+        return DenseVector(of_output(self._output(value), vector_to_array(vector)))
+
+    def _scores_of_output(self) -> ClassScores:
+        return self._scores(sql.col(OUTPUT), self._description())
 
     def _columns(self, output: Column, model: LoadedModel) -> dict[str, Column]:
         scores = self._scores(output, model)

@@ -109,6 +109,8 @@ class FittingStage(Estimator[F], FittingParams, DefaultParamsReadable[Any], Defa
             raise ConfigError("model is not set: name the function that returns the compiled model, as module:function")
         inputs, features = self._inputs(dataset)
         data: dict[str, Any] = {"inputs": inputs, "targets": {self.getOrDefault("outputName"): self.getLabelCol()}}
+        given = self._given(dataset)
+        params = {**features, **given, **self.getOrDefault("modelParams")}
         if self._names("weightCol"):
             data["sample_weight"] = self.getWeightCol()
         if self._names("validationIndicatorCol"):
@@ -116,13 +118,14 @@ class FittingStage(Estimator[F], FittingParams, DefaultParamsReadable[Any], Defa
         sections: dict[str, Any] = {
             "name": self.uid,
             "model": self._model(dataset.sparkSession),
-            "params": {**features, **self._given(dataset), **self.getOrDefault("modelParams")},
+            "params": params,
             "data": data,
             "cluster": {"workers": self.getOrDefault("numWorkers")},
             "train": {
                 "batch_size": self.getOrDefault("batchSize"),
                 "epochs": self.getOrDefault("epochs"),
                 "seed": self.getSeed(),
+                "classes": params["num_classes"] if "num_classes" in given else None,
             },
             "output": {"path": self._output(dataset.sparkSession)},
         }

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from pyspark.ml.linalg import Vector
 from pyspark.ml.param.shared import HasLabelCol
-from pyspark.sql import Column, DataFrame, Row, SparkSession
-from pyspark.sql import functions as sql
+from pyspark.sql import Column, SparkSession
 
 from sparktf.errors import BadValueError, ConfigError
 from sparktf.feature import Feature
@@ -17,6 +16,7 @@ from sparktf.ml.fitted import OUTPUT, FittedModel
 from sparktf.ml.keras_params import setter
 from sparktf.ml.summary import KerasTrainingSummary
 from sparktf.predict.loaded import LoadedModel, load_model
+from sparktf.predict.single_rows import SingleRows
 
 Features = Vector | Sequence[float] | np.ndarray[Any, Any]
 
@@ -30,6 +30,7 @@ class PredictorModel(FittedModel):
         """Uses an exported model in its place."""
         super().__init__(path)
         self._described: tuple[SparkSession, str, LoadedModel] | None = None
+        self._single: tuple[LoadedModel, SingleRows] | None = None
         self._summary: KerasTrainingSummary | None = None
 
     @property
@@ -58,8 +59,8 @@ class PredictorModel(FittedModel):
         is_known = all(feature.is_array for feature in inputs)
         return sum(feature.places for feature in inputs) if is_known else -1
 
-    def _predicted(self, value: Features, **made: Column) -> Row:
-        """Returns columns of the model's output for one vector: the executors compute them, as they do for a row.
+    def _output(self, value: Features) -> Any:
+        """Returns the model's output for one vector, a number or a list: no Spark job computes it.
 
         Raises:
             BadValueError: the vector has another length.
@@ -68,9 +69,9 @@ class PredictorModel(FittedModel):
         model = self._description()
         numbers = np.asarray(value.toArray() if isinstance(value, Vector) else value, np.float64)
         read, columns = as_columns(_inputs(model), numbers)
-        rows = model.reading(read).transform(_row(columns), OUTPUT)
-        (found,) = rows.select(*(column.alias(name) for name, column in made.items())).collect()
-        return found
+        if self._single is None or self._single[0] is not model:
+            self._single = (model, SingleRows(model.reading(read), tuple(columns)))
+        return self._single[1].score(columns)
 
     def _description(self) -> LoadedModel:
         """Returns the exported model in the session of now."""
@@ -111,9 +112,13 @@ def as_columns(inputs: Sequence[Feature], numbers: np.ndarray[Any, Any]) -> tupl
     return dict(zip(feature.columns, made, strict=True)), dict(zip(made, values, strict=True))
 
 
-def _row(columns: Mapping[str, Any]) -> DataFrame:
-    made = (
-        sql.array(*map(sql.lit, value)) if isinstance(value, list) else sql.lit(value) for value in columns.values()
-    )
-    named = (column.alias(name) for name, column in zip(columns, made, strict=True))
-    return SparkSession.builder.getOrCreate().range(1, numPartitions=1).select(*named)
+def of_output(output: Any, column: Column) -> Any:
+    """Returns a column made of `OUTPUT` for one output: of a table of constants, which Spark computes without a job."""
+    value = f"array({', '.join(map(_literal, output))})" if isinstance(output, list) else _literal(output)
+    rows = SparkSession.builder.getOrCreate().sql(f"SELECT * FROM VALUES ({value}) AS one({OUTPUT})")
+    ((found,),) = rows.select(column).collect()
+    return found
+
+
+def _literal(number: float) -> str:
+    return f"double('{float(number)!r}')"

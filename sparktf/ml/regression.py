@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pyspark.ml.regression import RegressionModel, Regressor
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sql
 
 from sparktf.config.job import JobConfig
 from sparktf.errors import ModelContractError
 from sparktf.ml.class_scores import never_null
 from sparktf.ml.estimator import FittingStage
-from sparktf.ml.fitted import OUTPUT
 from sparktf.ml.labels import check_numbers
 from sparktf.ml.predictor import Features, PredictorModel
 from sparktf.predict.loaded import LoadedModel
@@ -22,7 +20,7 @@ class KerasRegressionModel(PredictorModel, RegressionModel[Features]):  # type: 
     def predict(self, value: Features) -> float:
         """Returns the prediction for a vector; for many of them, `transform` is much faster."""
         self._check(self._description())
-        return float(self._predicted(value, found=sql.col(OUTPUT).cast("double")).found)
+        return float(self._output(value))
 
     def _columns(self, output: Column, model: LoadedModel) -> dict[str, Column]:
         self._check(model)

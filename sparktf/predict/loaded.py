@@ -127,7 +127,7 @@ class LoadedModel:
         needed = {path[0] for path in self._paths(df).values()}
         names = tuple(name for name in df.columns if name in needed or name in going)
         settings = ScoringSettings(
-            model=self._scored(),
+            model=self.saved(),
             feed=self._found.feed,
             names=names,
             kept=tuple(names.index(name) for name in going),
@@ -147,7 +147,8 @@ class LoadedModel:
         fields = [sql.StructField(f"c{i}", kind, metadata=known) for i, (kind, known) in enumerate(kinds)]
         return plain.mapInArrow(score, sql.StructType(fields)).toDF(*going, *named.values())
 
-    def _scored(self) -> ScoredModel:
+    def saved(self) -> ScoredModel:
+        """Returns the settings by which a scoring process loads it."""
         found, cores = self._found, slots_of(self._spark).cores
         return ScoredModel(
             folder=found.saved_model,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 
@@ -13,6 +14,11 @@ def process_of(pid: int) -> tuple[str, int, str]:
         return "", 0, "?"
     fields = after.split()
     return before.partition("(")[2], int(fields[1]), fields[19]
+
+
+def own_identity() -> str:
+    """Returns "<pid>@<start time>" of this process."""
+    return f"{os.getpid()}@{process_of(os.getpid())[2]}"
 
 
 def is_alive(identity: str) -> bool:

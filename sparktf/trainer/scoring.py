@@ -57,6 +57,8 @@ class Scoring:
             pass
 
     def _limit_s(self) -> float:
+        if _file_at(self._place) != self._own:  # no task finds it any more
+            return KNOBS.scorer_look_s
         return KNOBS.scorer_followed_s if is_followed(self._place) else KNOBS.scorer_idle_s
 
     def _admit(self) -> bool:

@@ -111,7 +111,10 @@ def test_a_search_over_a_pipeline_of_classes_shares_its_nodes_and_is_saved_with_
     [[accuracy, area, by_chance, said]] = local.collect("cases.stages:of_two", lake=str(rows))
     assert accuracy > 0.8
     assert area == pytest.approx(by_chance, abs=1e-3)
-    assert said.startswith("ModelContractError: the model tells 2 classes apart, and the labels (label) are of 3")
+    # By the trainers, before they train.
+    assert said.startswith(
+        "ModelContractError: model: its output tells 2 classes apart, and data.targets.label (column label) has 3: give"
+    )
 
 
 def test_a_fit_in_a_searchs_thread_ends_when_all_jobs_are_cancelled_and_its_cluster_fits_again(

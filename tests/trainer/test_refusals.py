@@ -121,6 +121,20 @@ def test_a_model_without_a_fault_is_accepted(
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
+def test_a_model_that_tells_fewer_classes_apart_than_there_are_is_refused_with_both_numbers(
+    flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    said = (
+        "model: its output tells 3 classes apart, and data.targets.label (column label) has 4: give its last layer 4 "
+        "units, and a loss for as many"
+    )
+    for classes, answer in ((4, ("ModelContractError", Verdict.REFUSED, said)), (3, ("", 0, "accepted"))):
+        train, params = {"classes": classes}, {"flavour": flavour}
+        config = lake.job(tmp_path, "anything", params=params, data=lake.NUMBERS_TO_LABEL, train=train)
+        assert elsewhere.submit(refused.answers, config, "accepted").result() == {answer}
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_the_error_of_a_subclassed_models_first_call_says_what_it_was_given(
     flavour: str, tmp_path: Path, elsewhere: ProcessPoolExecutor
 ) -> None:

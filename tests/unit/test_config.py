@@ -522,3 +522,19 @@ def test_classes_weigh_where_there_is_one_output_and_no_other_weight(change: dic
         JobConfig.model_validate({**sections, "data": {**sections["data"], **change}})
     with pytest.raises(ConfigError, match=r"train.class_weight.1"):
         JobConfig.model_validate({**sections, "train": {"class_weight": {1: -1.0}}})
+
+
+def test_the_number_of_classes_is_of_one_target() -> None:
+    sections: dict[str, Any] = {
+        "name": "t",
+        "model": "m:build",
+        "data": {"path": "/lake", "inputs": {"x": "x"}, "targets": {"y": "y"}},
+        "output": {"path": "/runs"},
+        "train": {"classes": 3},
+    }
+    config = JobConfig.model_validate(sections)
+    assert parse_config(dump_config(config)) == config
+    assert config.train.only_for_built_models() == ("train.classes",)
+    for change in ({"train": {"classes": 1}}, {"data": {**sections["data"], "targets": {"y": "y", "z": "z"}}}):
+        with pytest.raises(ConfigError, match=r"train\.classes"):
+            JobConfig.model_validate({**sections, **change})

@@ -53,6 +53,25 @@ def check_targets(model: Any, spec: FeedSpec, losses: Sequence[Any]) -> None:
             )
 
 
+def check_classes(y_pred: Any, target: Feature, classes: int) -> None:
+    """Checks that a model's only output tells as many classes apart as its target has; one value tells two.
+
+    Raises:
+        ModelContractError: names both numbers.
+    """
+    outputs = tf.nest.flatten(y_pred)
+    if len(outputs) > 1:
+        return
+    (output,) = outputs
+    told = output.shape[-1] if output.shape.rank == 2 else None
+    told = 2 if told == 1 or output.shape.rank == 1 else told
+    if told is not None and told < classes:
+        raise ModelContractError(
+            f"model: its output tells {told} classes apart, and data.targets.{target.name} ({_columns(target)}) has "
+            f"{classes}: give its last layer {classes} units, and a loss for as many"
+        )
+
+
 @contextmanager
 def naming_tensors(spec: FeedSpec) -> Iterator[None]:
     """Adds the model's inputs as a note to an error of its code."""

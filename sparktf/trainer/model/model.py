@@ -20,7 +20,7 @@ from sparktf.feature import FeedSpec
 from sparktf.layers.model_tables import Tables
 from sparktf.layers.row_updates import update_rows
 from sparktf.trainer.model.averages import begin_averages, build_averages, keeps_averages
-from sparktf.trainer.model.contract import check_inputs, check_targets, naming_tensors
+from sparktf.trainer.model.contract import check_classes, check_inputs, check_targets, naming_tensors
 from sparktf.trainer.model.exact import check_compiled, check_exact
 from sparktf.trainer.model.tensors import Layout, Tensors, example
 from sparktf.trainer.model.tracing import build_layers, recording, traced_in_scope
@@ -118,6 +118,7 @@ class UserModel:
         self.flavour = _flavour(self.model, config.model)
         check_compiled(self.model, config.model, self.flavour)
         self.spec = spec
+        self._classes = config.train.classes
         self._measures = trains and not unseen and self.has_metrics
         check_inputs(self.model, spec)
         check_targets(self.model, spec, self.losses())
@@ -171,6 +172,8 @@ class UserModel:
         rows = example(self.spec)
         y_pred = self.model(self.layout.x(rows), training=False)
         self.layout.fit_outputs(y_pred)
+        if self._classes is not None:
+            check_classes(y_pred, self.spec.targets[0], self._classes)
         if self.flavour == "keras":  # without regularisers, which would read the weights
             self.model._compile_loss(self.layout.y(rows), y_pred, self.layout.sample_weight(rows))
         if self._measures and self.flavour == "keras":

@@ -199,9 +199,13 @@ def check_predictor(model: Any, scored: DataFrame) -> None:
         assert abs(ours - theirs) < 0.6, metric
     row = kept.head()
     assert row is not None
+    context = rows.sparkSession.sparkContext
+    context.setJobGroup("single rows", "no job")
     np.testing.assert_allclose(model.predictProbability(row.features), row.probability, rtol=1e-5)
     np.testing.assert_allclose(model.predictRaw(row.features), row.rawPrediction, rtol=1e-4, atol=1e-5)
     assert model.predict(row.features) == row.prediction
+    assert not context.statusTracker().getJobIdsForGroup("single rows")
+    context.setJobGroup("", "")
     assert "takes vectors of 2 features" in refusal(lambda: model.predict([1.0, 2.0, 3.0]))
     summary = model.summary
     assert model.hasSummary and summary.totalIterations == len(summary.objectiveHistory) == 4
