@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -98,6 +99,21 @@ def test_whoever_waits_for_a_function_that_ends_badly_is_told_which_and_why(loca
     assert said["stays", "collect"] == ""
     assert said["stays", "shutdown"].startswith("NodeLostError: worker 0 on ")
     assert said["stays", "shutdown"].endswith(" have not returned within 1 s")
+    for how, cause in (
+        ("SIGTERM", "exited with -15 (SIGTERM)"),
+        ("SIGKILL", "exited with -9 (SIGKILL)"),
+        ("SIGSTOP", "was silent for 6 s (spark.sparktf.timeouts.heartbeat)"),
+    ):
+        assert said[how, "shutdown"].startswith(gone)
+        for call in ("collect", "shutdown"):
+            assert gone in said[how, call]
+            assert cause in said[how, call]
+    assert said["stays on", "collect"] == ""
+    stays = (
+        "ModelError: leaving on worker 0 has not returned within 1 s (spark.sparktf.timeouts.after_feed) of its rows' "
+    )
+    assert said["stays on", "shutdown"].startswith(stays)
+    assert re.search(r" of its rows' end; it is at line \d+ of guests.py, in leaving$", said["stays on", "shutdown"])
     for how in ("leaves out", "exits", "stays"):
         assert said[how, "again"] == ""
         for call in ("train", "inference"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -236,7 +237,9 @@ def leaving(args: dict[str, str], ctx: Any) -> None:
             feed.batch_results([row[0] for row in batch])
         elif batch and args["how"] == "exits":
             os._exit(3)
-    if args["how"] == "stays":
+        elif batch and args["how"].startswith("SIG"):
+            os.kill(os.getpid(), signal.Signals[args["how"]])
+    if args["how"].startswith("stays"):
         time.sleep(1e6)
 
 
@@ -272,6 +275,14 @@ def ends(spark: SparkSession) -> DataFrame:
     cluster = TFCluster.run(context, leaving, {"how": "takes nothing"}, 1, 0, input_mode=SPARK)
     said.append(("takes nothing", "train", said_of(lambda: cluster.train(rows, feed_timeout=1))))
     said.append(("takes nothing", "shutdown", said_of(cluster.shutdown)))
+    spark.conf.set("spark.sparktf.timeouts.heartbeat", "6")
+    spark.conf.set("spark.sparktf.timeouts.after_feed", "1")
+    for how in ("SIGTERM", "SIGKILL", "SIGSTOP", "stays on"):
+        cluster = TFCluster.run(context, leaving, {"how": how}, 1, 0, input_mode=SPARK)
+        found = cluster.inference(rows if how != "stays on" else context.parallelize([(1,)] * 20, 1))
+        said += [(how, "collect", said_of(found.collect)), (how, "shutdown", said_of(cluster.shutdown))]
+    for name in ("heartbeat", "after_feed"):
+        spark.conf.unset(f"spark.sparktf.timeouts.{name}")
     return spark.createDataFrame(said, "how string, call string, said string")
 
 
