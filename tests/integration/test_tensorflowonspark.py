@@ -122,6 +122,17 @@ def test_whoever_waits_for_a_function_that_ends_badly_is_told_which_and_why(loca
     assert not local.family.trainers()
 
 
+def test_a_stream_ends_with_the_function_that_takes_its_rows(local: Application) -> None:
+    said = {(call, how): texts for call, how, *texts in local.collect("cases.guests:streams")}
+    assert {state for *_, state in said.values()} == {"STOPPED"}
+    for call in ("train", "inference"):
+        assert said[call, "raises"][1].startswith("ModelError: ValueError: no luck with a stream")
+    assert said["train", "exits"][1].startswith("NodeLostError: worker 0 on ")
+    assert "exited with 3" in said["train", "exits"][1]
+    assert said["train", "returns"][1] == said["train alone", "returns"][1] == ""
+    assert "no function takes the stream's rows any more, for all have returned" in said["train alone", "returns"][0]
+
+
 @pytest.mark.more(
     "integration/test_tensorflowonspark_scripts.py::test_what_a_function_raises_fails_the_script",
 )

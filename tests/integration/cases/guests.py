@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,46 @@ def ends(spark: SparkSession) -> DataFrame:
     for name in ("heartbeat", "after_feed"):
         spark.conf.unset(f"spark.sparktf.timeouts.{name}")
     return spark.createDataFrame(said, "how string, call string, said string")
+
+
+def streamed(args: dict[str, str], ctx: Any) -> None:
+    """Takes rows of a stream, and answers them, until it leaves as it is told to."""
+    feed = ctx.get_data_feed(train_mode=not args["call"].startswith("inference"))
+    for _ in range(2):
+        batch = feed.next_batch(4)
+        if not feed.train_mode:
+            feed.batch_results(batch)
+    if args["how"] == "raises":
+        raise ValueError("no luck with a stream")
+    if args["how"] == "exits":
+        os._exit(3)
+
+
+def streams(spark: SparkSession) -> DataFrame:
+    """Returns what is said to whoever waits for a stream whose function leaves."""
+    context, said = spark.sparkContext, []
+    for call, how in (
+        ("train", "raises"),
+        ("train", "exits"),
+        ("train", "returns"),
+        ("train alone", "returns"),
+        ("inference", "raises"),
+        ("inference", "returns"),
+    ):
+        interval_s: Any = 0.25  # it takes fractions, though it does not say so
+        streams: Any = StreamingContext(context, interval_s)
+        rows = streams.queueStream([context.parallelize(range(4), 1)] * 1000)
+        cluster = TFCluster.run(context, streamed, {"call": call, "how": how}, 1, 0, input_mode=SPARK)
+        if call == "inference":
+            cluster.inference(rows).foreachRDD(lambda found: found.count() and None)
+        else:
+            cluster.train(rows)
+        streams.start()
+        waited = said_of(streams.awaitTermination) if call == "train alone" else ""
+        if waited:
+            streams.stop(stopSparkContext=False)
+        said.append((call, how, waited, said_of(partial(cluster.shutdown, streams)), str(streams._jssc.getState())))
+    return spark.createDataFrame(said, "call string, how string, waited string, shutdown string, state string")
 
 
 def failing(args: dict[str, str], ctx: Any) -> None:
