@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -98,12 +99,39 @@ def test_whoever_waits_for_a_function_that_ends_badly_is_told_which_and_why(loca
     assert said["stays", "collect"] == ""
     assert said["stays", "shutdown"].startswith("NodeLostError: worker 0 on ")
     assert said["stays", "shutdown"].endswith(" have not returned within 1 s")
+    for how, cause in (
+        ("SIGTERM", "exited with -15 (SIGTERM)"),
+        ("SIGKILL", "exited with -9 (SIGKILL)"),
+        ("SIGSTOP", "was silent for 6 s (spark.sparktf.timeouts.heartbeat)"),
+    ):
+        assert said[how, "shutdown"].startswith(gone)
+        for call in ("collect", "shutdown"):
+            assert gone in said[how, call]
+            assert cause in said[how, call]
+    assert said["stays on", "collect"] == ""
+    stays = (
+        "ModelError: leaving on worker 0 has not returned within 1 s (spark.sparktf.timeouts.after_feed) of its rows' "
+    )
+    assert said["stays on", "shutdown"].startswith(stays)
+    place = r" of its rows' end; it is at line \d+ of .*guests.py.*, in leaving$"
+    assert re.search(place, said["stays on", "shutdown"])
     for how in ("leaves out", "exits", "stays"):
         assert said[how, "again"] == ""
         for call in ("train", "inference"):
             assert said[how, call].startswith(f"ConfigError: TFCluster.{call}() comes after shutdown()")
         assert "the cluster has ended: collect what inference() returns before shutdown()" in said[how, "late"]
     assert not local.family.trainers()
+
+
+def test_a_stream_ends_with_the_function_that_takes_its_rows(local: Application) -> None:
+    said = {(call, how): texts for call, how, *texts in local.collect("cases.guests:streams")}
+    assert {state for *_, state in said.values()} == {"STOPPED"}
+    for call in ("train", "inference"):
+        assert said[call, "raises"][1].startswith("ModelError: ValueError: no luck with a stream")
+    assert said["train", "exits"][1].startswith("NodeLostError: worker 0 on ")
+    assert "exited with 3" in said["train", "exits"][1]
+    assert said["train", "returns"][1] == said["train alone", "returns"][1] == ""
+    assert "no function takes the stream's rows any more, for all have returned" in said["train alone", "returns"][0]
 
 
 @pytest.mark.more(

@@ -27,7 +27,7 @@ from sparktf.compat.tensorflowonspark.tf_inside import inside_names
 from sparktf.compat.tensorflowonspark.tf_node import TFNodeContext
 from sparktf.compat.tensorflowonspark.tf_versions import note_habits
 from sparktf.driver.spark.application import slots_of
-from sparktf.errors import ConfigError
+from sparktf.errors import ConfigError, LifecycleError
 from sparktf.feed.channel.guest_queue import GuestQueue
 from sparktf.process.ports import LOOPBACK
 from sparktf.wire.guest import GuestNode
@@ -35,6 +35,10 @@ from sparktf.wire.guest import GuestNode
 _EPOCHS = 10
 """The meaning of `num_epochs=0` in TensorFlowOnSpark: a large number."""
 _STREAM_LOOK_S = 1
+_UNWANTED = (
+    "no function takes the stream's rows any more, for all have returned: wait for its end by TFCluster.shutdown(ssc), "
+    "which stops the StreamingContext then"
+)
 
 
 class InputMode:
@@ -69,6 +73,7 @@ class TFCluster:
         self._board: Board | None = None
         self._log_dir = log_dir
         self._fed_queue = ""
+        self._awaits_stream = False
         atexit.register(self.abandon)
 
     def train(
@@ -80,7 +85,9 @@ class TFCluster:
     ) -> None:
         """Feeds an RDD to the workers for each epoch, and returns when its rows were taken.
 
-        Of a DStream, it feeds each interval's rows once, from when its StreamingContext starts; it returns at once.
+        Of a DStream, it feeds each interval's rows once, from when its StreamingContext starts; it returns at once. The
+        context ends with the error of a function, and once all functions have returned: `shutdown(ssc)` stops it then,
+        and `ssc.awaitTermination()` raises.
 
         Workers get equally many rows, but for one, however the partitions are; where there are parameter servers, each
         gets the partitions that are computed beside it.
@@ -99,7 +106,8 @@ class TFCluster:
         if (stream := _stream_of(rows)) is not None:
 
             def feed_interval(rows: RDD[Any]) -> None:
-                self._feed_once(rows, feed_timeout)
+                if not self._feed_once(rows, feed_timeout) and not self._awaits_stream:
+                    raise LifecycleError(_UNWANTED)  # which ends the StreamingContext
 
             stream.foreachRDD(feed_interval)
             return
@@ -195,14 +203,16 @@ class TFCluster:
 
     def _await_stream(self, ssc: Any) -> None:
         """Waits until a StreamingContext has ended, and ends it where a function failed, or none wants more rows."""
+        self._awaits_stream = True
         try:
             while not ssc.awaitTerminationOrTimeout(_STREAM_LOOK_S):
                 if not self._guests.wants_rows:
                     ssc.stop(stopSparkContext=False, stopGraceFully=True)
-        except Exception:
+        except Exception as error:
             ssc.stop(stopSparkContext=False, stopGraceFully=False)
             self._guests.check()  # the failure of a function comes before that of the interval that was fed
-            raise
+            if _UNWANTED not in str(error):
+                raise
 
     def abandon(self) -> None:
         """Ends the cluster at once: nobody waits for its functions."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -236,7 +238,9 @@ def leaving(args: dict[str, str], ctx: Any) -> None:
             feed.batch_results([row[0] for row in batch])
         elif batch and args["how"] == "exits":
             os._exit(3)
-    if args["how"] == "stays":
+        elif batch and args["how"].startswith("SIG"):
+            os.kill(os.getpid(), signal.Signals[args["how"]])
+    if args["how"].startswith("stays"):
         time.sleep(1e6)
 
 
@@ -272,7 +276,55 @@ def ends(spark: SparkSession) -> DataFrame:
     cluster = TFCluster.run(context, leaving, {"how": "takes nothing"}, 1, 0, input_mode=SPARK)
     said.append(("takes nothing", "train", said_of(lambda: cluster.train(rows, feed_timeout=1))))
     said.append(("takes nothing", "shutdown", said_of(cluster.shutdown)))
+    spark.conf.set("spark.sparktf.timeouts.heartbeat", "6")
+    spark.conf.set("spark.sparktf.timeouts.after_feed", "1")
+    for how in ("SIGTERM", "SIGKILL", "SIGSTOP", "stays on"):
+        cluster = TFCluster.run(context, leaving, {"how": how}, 1, 0, input_mode=SPARK)
+        found = cluster.inference(rows if how != "stays on" else context.parallelize([(1,)] * 20, 1))
+        said += [(how, "collect", said_of(found.collect)), (how, "shutdown", said_of(cluster.shutdown))]
+    for name in ("heartbeat", "after_feed"):
+        spark.conf.unset(f"spark.sparktf.timeouts.{name}")
     return spark.createDataFrame(said, "how string, call string, said string")
+
+
+def streamed(args: dict[str, str], ctx: Any) -> None:
+    """Takes rows of a stream, and answers them, until it leaves as it is told to."""
+    feed = ctx.get_data_feed(train_mode=not args["call"].startswith("inference"))
+    for _ in range(2):
+        batch = feed.next_batch(4)
+        if not feed.train_mode:
+            feed.batch_results(batch)
+    if args["how"] == "raises":
+        raise ValueError("no luck with a stream")
+    if args["how"] == "exits":
+        os._exit(3)
+
+
+def streams(spark: SparkSession) -> DataFrame:
+    """Returns what is said to whoever waits for a stream whose function leaves."""
+    context, said = spark.sparkContext, []
+    for call, how in (
+        ("train", "raises"),
+        ("train", "exits"),
+        ("train", "returns"),
+        ("train alone", "returns"),
+        ("inference", "raises"),
+        ("inference", "returns"),
+    ):
+        interval_s: Any = 0.25  # it takes fractions, though it does not say so
+        streams: Any = StreamingContext(context, interval_s)
+        rows = streams.queueStream([context.parallelize(range(4), 1)] * 1000)
+        cluster = TFCluster.run(context, streamed, {"call": call, "how": how}, 1, 0, input_mode=SPARK)
+        if call == "inference":
+            cluster.inference(rows).foreachRDD(lambda found: found.count() and None)
+        else:
+            cluster.train(rows)
+        streams.start()
+        waited = said_of(streams.awaitTermination) if call == "train alone" else ""
+        if waited:
+            streams.stop(stopSparkContext=False)
+        said.append((call, how, waited, said_of(partial(cluster.shutdown, streams)), str(streams._jssc.getState())))
+    return spark.createDataFrame(said, "call string, how string, waited string, shutdown string, state string")
 
 
 def failing(args: dict[str, str], ctx: Any) -> None:
