@@ -49,9 +49,13 @@ def count_in_words(number: int, noun: str, plural: str = "") -> str:
 
 def words_of_error(error: BaseException) -> str:
     """Returns an error's message, also if its own `__str__` fails, which is somebody else's code."""
+    # str() of a KeyError is its text as Python source.
+    return _text_of(error.args[0] if isinstance(error, KeyError) and error.args else error)
+
+
+def _text_of(value: object) -> str:
     try:
-        # str() of a KeyError is its text as Python source.
-        return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        return str(value)
     except Exception as e:  # noqa: BLE001 - the error is to be told of, whatever becomes of its text
         return f"its text could not be had: {type(e).__name__}"
 
@@ -67,8 +71,8 @@ def line_of_error(error: BaseException) -> str:
 
 
 def typed_line_of_error(error: BaseException) -> str:
-    """Returns an error's type with the first line of its message, if it says anything."""
-    return ": ".join(filter(None, (type(error).__name__, first_line_of(words_of_error(error), ""))))
+    """Returns an error's type with the first line of its message, if it says anything, as Python shows it."""
+    return ": ".join(filter(None, (type(error).__name__, first_line_of(_text_of(error), ""))))
 
 
 def _printable(text: str, keep: str = "") -> str:

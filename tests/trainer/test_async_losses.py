@@ -296,8 +296,9 @@ def test_the_history_has_the_metrics_of_the_training_rows_each_once_whoever_is_l
         timeouts={"reserve": 60, "start": 120, "stop": 2, "driver_lost": 20},
     )
     run = LosingRun(gang, config)
-    run.kill("001-worker-0")
-    run.wait_for_updates("001-worker-0.1")
+    attempt = run.wait_for_any_updates().partition("-")[0]  # other tests have had attempts of this gang before
+    run.kill(f"{attempt}-worker-0")
+    run.wait_for_updates(f"{attempt}-worker-0.1")
     gate.open(0)
     result = run.result()
 

@@ -161,7 +161,7 @@ def test_all_that_is_logged_is_logged_so() -> None:
     [
         (ValueError("one\ntwo"), "one", "ValueError: one"),
         (ValueError("\n\n  Traceback:\nmore"), "Traceback:", "ValueError: Traceback:"),
-        (KeyError("a column"), "a column", "KeyError: a column"),
+        (KeyError("a column"), "a column", "KeyError: 'a column'"),
         (RuntimeError(), "RuntimeError", "RuntimeError"),
         (RuntimeError(" \n"), "RuntimeError", "RuntimeError"),
     ],
