@@ -72,8 +72,10 @@ def _never_closed(self: Tally, incarnations: Mapping[NodeId, int]) -> list[tuple
     return []
 
 
-def _done_of_any(self: LeasedFeed, take: int, loss: float, rows: int | None = None) -> Trained | None:
-    return _done(self, self._out.number if self._out is not None else take, loss, rows)
+def _done_of_any(
+    self: LeasedFeed, take: int, loss: float, rows: int | None = None, metrics: tuple[float, ...] = ()
+) -> Trained | None:
+    return _done(self, self._out.number if self._out is not None else take, loss, rows, metrics)
 
 
 def _saved_at_once(course: dispatch.EpochState, pace: dispatch.Pace) -> dispatch.DispatchDecision:
@@ -139,17 +141,21 @@ def _always_made(self: rounds.Rounds, who: rounds.Who, number: int) -> rounds.Ro
     )
 
 
-def _done_wholly(self: LeasedFeed, take: int, loss: float, rows: int | None = None) -> Trained | None:
+def _done_wholly(
+    self: LeasedFeed, take: int, loss: float, rows: int | None = None, metrics: tuple[float, ...] = ()
+) -> Trained | None:
     del rows
-    return _done(self, take, loss)
+    return _done(self, take, loss, None, metrics)
 
 
 def _wished_for_ever(self: Saves) -> bool:
     return bool(self._place.leads and self._policy.due_by_time(saving.time.monotonic()))  # type: ignore[attr-defined]
 
 
-def _marked_at_its_end(self: LeasedFeed, rows: int, *, replayed: int, loss: float) -> Trained | None:
-    return None if rows else _mark(self, rows, replayed=replayed, loss=loss)
+def _marked_at_its_end(
+    self: LeasedFeed, rows: int, *, replayed: int, loss: float, metrics: tuple[float, ...] = ()
+) -> Trained | None:
+    return None if rows else _mark(self, rows, replayed=replayed, loss=loss, metrics=metrics)
 
 
 def _served_again(self: Answers, sender: Any, action: Any, number: int, serve: Callable[[], Message]) -> Message:
