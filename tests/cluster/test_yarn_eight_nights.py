@@ -210,6 +210,7 @@ def killed_twice(nights: Schedule, day: int, version: int) -> Night:
         environment={"SPARKTF": str(command), "SPARKTF_TRIES": "1"},
     ) as submission:
         wait_for_the_trainer_at_the_gate(nights, submission, day)
+        wait_for_line(submission, r"^attempt 1: .*, from (?!step )")  # who is killed tells no more of what it has said
         kill_application_master(submission.application().id)
         wait_for_line(submission, r"^attempt 1: .*, from step [1-9]\d*$")
         kill_application_master(submission.application().id)
