@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
 import os
 import secrets
 import socket
@@ -159,8 +160,9 @@ class _Meeting:
             with _closed_on_error(self._secured(sock, called=True)) as found:
                 self._add(self._answer(found), found)
         except (StrangerError, OSError) as error:
-            if not self._is_over:
-                _log.warning("refused a connection to the exchange from %s: %s", address, error)
+            # Who comes after the meeting is no trouble to anybody: a member that has tried twice, a port scanner.
+            level = logging.DEBUG if self._is_over else logging.WARNING
+            _log.log(level, "refused a connection to the exchange from %s: %s", address, error)
         finally:
             self._slots.release()
 
