@@ -24,6 +24,7 @@ from sparktf.driver.code.function_module import name_functions
 from sparktf.driver.gang.function_gang import FunctionGang
 from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.spark.agents import SparkAgents
+from sparktf.driver.spark.allocation import check_outlives_tasks
 from sparktf.driver.spark.application import slots_of
 from sparktf.driver.spark.jvm import default_file_system
 from sparktf.driver.spark.shipping import code_places, ship_code
@@ -89,6 +90,8 @@ class Guests(FunctionGang):
         self._function = name_functions({"main": main}, self._code)["main"]
         conf = dict(spark.sparkContext.getConf().getAll()) | spark.conf.getAll  # also what a notebook has set since
         task_cpus = int(conf.get("spark.task.cpus", "1"))
+        if fed:
+            check_outlives_tasks(conf)
         check_guest_slots(slots_of(spark), task_cpus, len(self._template) - here, "num_executors")
         limits = guest_timeouts(conf)
         self._after_feed_s = limits.after_feed_s

@@ -17,6 +17,7 @@ from sparktf.driver.code.module import binds, check_code, search_path
 from sparktf.driver.output import check_folder, check_output
 from sparktf.driver.plan.kept_apart import check_predictions
 from sparktf.driver.source.choice import check_may_be_fed
+from sparktf.driver.spark.allocation import check_allocation
 from sparktf.driver.spark.application import check_slots, check_speculation
 from sparktf.driver.spark.cluster_agents import check_engine
 from sparktf.driver.spark.encryption import check_encryption
@@ -147,6 +148,11 @@ def _slots(scene: Scene, found: Findings) -> None:
     found.known.append(f"nodes: {shape.nodes}{roles} on {slots.master.url}{room}")
 
 
+def _allocation(scene: Scene, found: Findings) -> None:
+    cluster = scene.config.cluster
+    check_allocation(scene.settings, cluster.nodes, engine=cluster.engine)
+
+
 def _encryption(scene: Scene, found: Findings) -> None:
     if not scene.slots.master.one_machine:
         warning = check_encryption(scene.settings, scene.config.security.tls)
@@ -208,6 +214,7 @@ CHECKS: Sequence[RunCheck] = (
     _check(_code),
     _check(_engine, Basis.SPARK),
     _check(_slots),
+    _check(_allocation, Basis.SPARK),
     _check(_encryption, Basis.SPARK),
     _check(_memory, Basis.SPARK),
     _check(_can_be_written, Basis.WRITING),

@@ -15,7 +15,7 @@ from sparktf.clock import Clock, SystemClock
 from sparktf.config.job import JobConfig, SecurityConfig
 from sparktf.driver.code.module import parameter_count, search_path
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
-from sparktf.driver.gang.placement import Request, ask_beside
+from sparktf.driver.gang.placement import Request, ask_beside, best_hosts
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler, Put, Voice
 from sparktf.driver.plan.plan import Plan
@@ -159,16 +159,19 @@ class SparkSite:
         self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice
     ) -> SparkAgents | ClusterAgents:
         """See `Site`."""
-        count = config.cluster.nodes
-        if self._master.grants_executors:
+        count, hosts = config.cluster.nodes, list[str]()
+        if self._slots.dynamic:  # Spark asks for the executors, as many as the agents fill, where they are wanted
+            hosts = self._wanted_hosts(config, plan)
+        elif self._master.grants_executors:
             count = self._ask_for_executors(config, plan, voice.warn)
         elif config.cluster.placement == "data" and plan.hosts:
             voice.warn(f"cluster.placement: data needs YARN, since {self.place} does not place executors by host")
         feeders = bool(plan.staged)
         # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
         # cores, and one of each executor is chosen.
-        if feeders and self._slots.cores == SHARED_CORES and not self._master.runs_in_driver:
-            count = min(count * SHARED_CORES, self._slots.total or count * SHARED_CORES)
+        shared = self._slots.cores if self._slots.dynamic else SHARED_CORES
+        if (feeders or self._slots.dynamic) and self._slots.cores == shared and not self._master.runs_in_driver:
+            count, hosts = min(count * shared, self._slots.total or count * shared), hosts * shared
         spares = count - config.cluster.nodes
         if self._master.runs_in_driver:
             settings = replace(settings, nurseries=early_nursery.begin(config))
@@ -178,7 +181,8 @@ class SparkSite:
                 self._spark, cluster.nodes, self._slots, settings, self._reservations, config.timeouts.reserve
             )
         else:
-            self._agents = SparkAgents(self._spark, count, self._slots, settings, spares=spares, feeders=feeders)
+            self._agents = SparkAgents(self._spark, count, self._slots, settings, feeders=feeders, hosts=hosts)
+            self._agents.spares = spares
         return self._agents
 
     def feed(self, config: JobConfig, plan: Plan, settings: FeederSettings, on_end: Callable[[], None]) -> SparkFeeders:
@@ -188,6 +192,8 @@ class SparkSite:
 
     def let_go(self, agents: Sequence[AgentRecord]) -> None:
         """See `Site`."""
+        if self._slots.dynamic:
+            return  # Spark itself gives idle executors back, and keeps its own count of them
         containers = [agent.registration.container for agent in agents if agent.registration.container]
         self.clock.beside("let-go", partial(release_executors, self._spark, self._master, containers))
 
@@ -210,6 +216,11 @@ class SparkSite:
         if self._origin is None:
             self._origin = Origin(self._spark, config, self._given)
         return self._origin
+
+    def _wanted_hosts(self, config: JobConfig, plan: Plan) -> list[str]:
+        """Returns the best hosts for the nodes that read, where the master places executors by host."""
+        by_host = self._master.grants_executors and config.cluster.placement == "data"
+        return best_hosts(plan.host_nbytes(), config.cluster.shape.workers, ()) if by_host else []
 
     def _ask_for_executors(self, config: JobConfig, plan: Plan, warn: Callable[[str], None]) -> int:
         """Asks the master for the missing executors; returns how many there will be."""

@@ -17,15 +17,11 @@ import yaml
 from integration.application import Application
 from integration.rows import job, write_rows
 from integration.sandbox import REPO, Sandbox
-from integration.session import settings
 from integration.submit import Submit
 from lakes import write_file
-from pyspark.sql import SparkSession
 from split import only
 
 from sparktf import Verdict
-from sparktf.driver.spark.application import check_settings
-from sparktf.errors import PreflightError
 
 SINGLE = {"strategy": "single", "workers": 1}
 NO_TENSORFLOW = {"nursery": "off"}
@@ -177,30 +173,14 @@ def test_an_output_that_cannot_be_written_is_refused(local: Application, rows: P
     assert "\n" not in outcome.message
 
 
-def test_dynamic_allocation_is_refused(spark: SparkSession) -> None:
-    before, changed = "spark.sql.legacy.setCommandRejectsSparkCoreConfs", "spark.dynamicAllocation.enabled"
-    with settings(spark, {before: "false"}):
-        spark.conf.set(changed, "true")
-        try:
-            with pytest.raises(PreflightError, match=r"set spark\.dynamicAllocation\.enabled=false \(and"):
-                check_settings(spark)
-        finally:
-            spark.conf.unset(changed)
-    check_settings(spark)
-
-
 @pytest.mark.more(
     "integration/test_spark_refusals.py::test_executors_whose_python_has_no_packages_are_told_at_the_first_try",
-    "integration/test_spark_refusals.py::test_dynamic_allocation_is_refused",
+    "integration/test_dynamic_allocation.py::test_a_gang_keeps_its_executors_outlives_one_and_gives_all_back",
     "integration/test_first_night.py::test_the_first_night_is_as_its_page_says",
 )
 @pytest.mark.parametrize(
     ("conf", "sections", "code", "says"),
     [
-        pytest.param(
-            *({"spark.dynamicAllocation.enabled": "true"}, {}, 2, "spark.dynamicAllocation.enabled=false"),
-            id="dynamic allocation",
-        ),
         pytest.param(
             *({}, {"train": {"batch_sise": 3}}, 2, "train.batch_sise is unknown: did you mean train.batch_size?"),
             id="an unknown key",

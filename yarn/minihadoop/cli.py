@@ -52,7 +52,12 @@ def _up(arguments: argparse.Namespace) -> int:
 def _asked_for(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the fields of the configuration that the command line names."""
     asked = {key: getattr(arguments, key) for key in ("hosts", "block_mib", "replication", "host_memory_mib")}
-    asked |= {"host_vcores": arguments.host_vcores, "user_namespace": arguments.user_namespace or None}
+    asked |= {
+        "secure": arguments.secure or None,
+        "host_vcores": arguments.host_vcores,
+        "user_namespace": arguments.user_namespace or None,
+    }
+    asked["secure"] = arguments.secure or None
     if arguments.set:
         asked["settings"] = tuple(_setting(text) for text in arguments.set)
     if arguments.replication is None and arguments.hosts == 1:
@@ -84,13 +89,15 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _exec(arguments: argparse.Namespace) -> int:
     cluster = MiniHadoop.attach(arguments.name)
-    return _become(cluster.command(_command(arguments), arguments.host), cluster.environment(arguments.host))
+    return _become(
+        cluster.command(_command(arguments), arguments.host), cluster.environment(arguments.host, arguments.user)
+    )
 
 
 def _tool(arguments: argparse.Namespace) -> int:
     cluster = MiniHadoop.attach(arguments.name)
     command = cluster.tool_command(arguments.tool, arguments.arguments)
-    return _become(cluster.command(command), cluster.environment())
+    return _become(cluster.command(command), cluster.environment(user=arguments.user))
 
 
 def _as_root(arguments: argparse.Namespace) -> int:
@@ -172,9 +179,11 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("status", help="show its daemons and how to use it").set_defaults(run=_status)
     execute = commands.add_parser("exec", help="run a command on one of its hosts")
     execute.add_argument("--host", default=EDGE, help="default: %(default)s, from where the cluster is used")
+    execute.add_argument("--user", help="whose ticket it has, on a secured cluster: alice, bob, or root; default: none")
     execute.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     execute.set_defaults(run=_exec)
     tool = commands.add_parser("tool", help="run a command line tool of Hadoop's on it")
+    tool.add_argument("--user", help="as for exec")
     tool.add_argument("tool", choices=TOOLS)
     tool.add_argument("arguments", nargs=argparse.REMAINDER)
     tool.set_defaults(run=_tool)
@@ -199,5 +208,6 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", metavar="KEY=VALUE", help="a Hadoop property over those of minihadoop"
     )
+    parser.add_argument("--secure", action="store_true", help="Kerberos, users alice and bob, privacy on the wire")
     parser.add_argument("--user-namespace", action="store_true", help="do without root's rights, even as root")
     parser.set_defaults(run=_up)

@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from minihadoop import namespaces, network
+from minihadoop import kerberos, krb5, namespaces, network
 from minihadoop.config import EDGE, ClusterConfig
-from minihadoop.daemons import DATANODE, NODEMANAGER, TOOLS, Daemon, daemons_of, find_daemon, java_command
+from minihadoop.daemons import DATANODE, KDC, NODEMANAGER, TOOLS, Daemon, daemons_of, find_daemon, java_command
 from minihadoop.environment import PROGRAM, environment, java_home
 from minihadoop.errors import CommandError, MiniHadoopError, NotReadyError, RefusedError
+from minihadoop.hadoop_conf import SUPERUSER
 from minihadoop.hdfs import DataNodeState, Hdfs
 from minihadoop.health import datanode_views, first_missing, nodemanager_views
 from minihadoop.jars import distribution
@@ -46,7 +47,7 @@ class MiniHadoop:
     def __init__(self, config: ClusterConfig, folder: ClusterFolder) -> None:
         self.config = config
         self.folder = folder
-        self.hdfs = Hdfs(config)
+        self.hdfs = Hdfs(config, folder)
         self.yarn = Yarn(config, folder)
 
     @classmethod
@@ -77,10 +78,27 @@ class MiniHadoop:
         """Returns a command that runs `command` on a host, in `folder` or in the working directory."""
         return namespaces.command_in(self._holder(self.config.host(host).name), command, folder)
 
-    def environment(self, host: str = EDGE) -> dict[str, str]:
-        """Returns the environment of a command on a host: this process's, with the cluster's HADOOP_CONF_DIR."""
+    def environment(self, host: str = EDGE, user: str | None = None) -> dict[str, str]:
+        """Returns the environment of a command on a host: this process's, with the cluster's HADOOP_CONF_DIR.
+
+        Args:
+            user: Who acts on a secured cluster, by the ticket that `login` has got; nobody by default.
+        """
         conf_dir = self.conf_dir(host)
-        return environment(HADOOP_CONF_DIR=conf_dir, YARN_CONF_DIR=conf_dir, JAVA_HOME=java_home())
+        tickets = {"KRB5CCNAME": kerberos.ticket(self.folder, user)} if self.config.secure else {}
+        return environment(HADOOP_CONF_DIR=conf_dir, YARN_CONF_DIR=conf_dir, JAVA_HOME=java_home(), **tickets)
+
+    def login(self, user: str, life: str = "24h") -> None:
+        """Gets a user's ticket for a secured cluster, from which `environment(user=...)` and `hdfs` take it.
+
+        Args:
+            user: One of `kerberos.USERS`.
+            life: How long it lives, as kinit(1) has it: "20s".
+
+        Raises:
+            CommandError: The KDC gives none.
+        """
+        self.run(kerberos.login_command(self.folder, krb5.found(), user, life))
 
     def conf_dir(self, host: str = EDGE) -> Path:
         """Returns the HADOOP_CONF_DIR of a host."""
@@ -94,6 +112,7 @@ class MiniHadoop:
         timeout_s: float = 120,
         check: bool = True,
         env: Mapping[str, str] | None = None,
+        user: str | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a command on a host and returns its output.
 
@@ -108,20 +127,20 @@ class MiniHadoop:
             text=True,
             timeout=timeout_s,
             check=False,
-            env={**self.environment(host), **(env or {})},
+            env={**self.environment(host, user), **(env or {})},
         )
         if check and done.returncode != 0:
             last = "\n".join((done.stdout + done.stderr).splitlines()[-_LOG_LINES:])
             raise CommandError(f"{' '.join(command)}, exit code {done.returncode}:\n{last}")
         return done
 
-    def tool(self, tool: str, *arguments: str, host: str = EDGE) -> str:
-        """Runs a command line tool of Hadoop's (see `TOOLS`) and returns its output; about 2 s.
+    def tool(self, tool: str, *arguments: str, host: str = EDGE, user: str | None = None) -> str:
+        """Runs a command line tool of Hadoop's (see `TOOLS`) and returns its output; about 2 s. `user` as in `run`.
 
         Raises:
             CommandError: It failed.
         """
-        return self.run(self.tool_command(tool, arguments, host), host).stdout
+        return self.run(self.tool_command(tool, arguments, host), host, user=user).stdout
 
     def tool_command(self, tool: str, arguments: Sequence[str], host: str = EDGE) -> list[str]:
         """Returns the Java command of a tool.
@@ -186,22 +205,22 @@ class MiniHadoop:
             raise RefusedError(f"{kind} runs already: kill it first, or restart it")
         daemon = find_daemon(self.config, kind, host)
         conf_dir, data = self.conf_dir(daemon.host.name), self.folder.data(daemon.host.name)
-        command = java_command(
-            java_home(),
-            distribution(),
-            conf_dir,
-            daemon.kind.main_class,
-            heap_mib=daemon.kind.heap_mib,
-            # Web pages are unpacked into the temporary folder: it goes with the cluster.
-            folders={"hadoop.log.dir": self.folder.logs, "yarn.log.dir": self.folder.logs, "java.io.tmpdir": data},
-        )
-        spawn(
-            self.folder.record(daemon.name),
-            command,
-            self.folder.log(daemon.name),
-            self.environment(daemon.host.name),
-            self.command([], daemon.host.name, data),
-        )
+        variables = self.environment(daemon.host.name)
+        if daemon.kind is KDC:
+            command = kerberos.kdc_command(krb5.found())
+            variables = kerberos.kdc_environment(self.folder, krb5.found())
+        else:
+            command = java_command(
+                java_home(),
+                distribution(),
+                conf_dir,
+                daemon.kind.main_class,
+                heap_mib=daemon.kind.heap_mib,
+                # Web pages are unpacked into the temporary folder: it goes with the cluster.
+                folders={"hadoop.log.dir": self.folder.logs, "yarn.log.dir": self.folder.logs, "java.io.tmpdir": data},
+            )
+        prefix = self.command([], daemon.host.name, data)
+        spawn(self.folder.record(daemon.name), command, self.folder.log(daemon.name), variables, prefix)
 
     def restart(self, kind: str, host: str | None = None, deadline_s: float = DEADLINE_S) -> None:
         """Kills a daemon if need be, starts it, and waits until the cluster is whole again.
@@ -227,7 +246,8 @@ class MiniHadoop:
             OSError: It is not reached.
         """
         daemon = find_daemon(self.config, kind, host)
-        beans: list[dict[str, Any]] = get_json(f"{daemon.web_url}/jmx?qry={bean}")["beans"]
+        asking = kerberos.ticket(self.folder, SUPERUSER) if self.config.secure else None
+        beans: list[dict[str, Any]] = get_json(f"{daemon.web_url}/jmx?qry={bean}", ticket=asking)["beans"]
         if not beans:
             raise MiniHadoopError(f"{daemon.name} has no bean {bean}")
         return beans[0]

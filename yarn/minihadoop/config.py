@@ -52,6 +52,8 @@ class ClusterConfig:
         settings: Hadoop properties over our own, as (key, value).
         user_namespace: Whether the cluster lives in a user namespace even where root could do without.
         yarn: Whether there is YARN beside HDFS: half of the daemons.
+        secure: Whether all ask for Kerberos tickets, with a key distribution centre on `master`, users `alice` and
+            `bob`, and privacy on the wire. Of log aggregation and clients' retries, it has none.
 
     Raises:
         RefusedError: A value makes no cluster.
@@ -66,6 +68,7 @@ class ClusterConfig:
     settings: tuple[tuple[str, str], ...] = ()
     user_namespace: bool = False
     yarn: bool = True
+    secure: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name)

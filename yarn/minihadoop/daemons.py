@@ -11,6 +11,7 @@ from minihadoop import hadoop_conf as conf
 from minihadoop.config import ClusterConfig, Host
 from minihadoop.errors import RefusedError
 from minihadoop.jars import Distribution
+from minihadoop.kerberos import KDC_PORT
 
 # Hadoop's own start scripts open these to it.
 _OPENED = (
@@ -24,6 +25,7 @@ _JVM_OPTIONS = (
     *("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote"),
     *("-Djava.net.preferIPv4Stack=true", "-XX:-UsePerfData"),
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED),
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
 )
 TOOL_HEAP_MIB = 256
 
@@ -40,7 +42,7 @@ TOOLS = {
 
 @dataclass(frozen=True)
 class Kind:
-    """The kinds of daemons."""
+    """The kinds of daemons; the KDC is a program without `main_class` and web page."""
 
     name: str
     main_class: str
@@ -79,9 +81,12 @@ NODEMANAGER = Kind(
 )
 
 
+KDC = Kind("kdc", "", heap_mib=0, port=KDC_PORT, web_port=0)
+
+
 @dataclass(frozen=True)
 class Daemon:
-    """One JVM of the cluster."""
+    """One daemon of the cluster: a JVM, or the KDC."""
 
     kind: Kind
     host: Host
@@ -100,7 +105,7 @@ def daemons_of(config: ClusterConfig) -> tuple[Daemon, ...]:
     """Returns the daemons of a cluster, in the order in which they start best."""
     masters = (RESOURCEMANAGER, NAMENODE) if config.yarn else (NAMENODE,)
     workers = (DATANODE, NODEMANAGER) if config.yarn else (DATANODE,)
-    there = [Daemon(kind, config.master) for kind in masters]
+    there = [Daemon(kind, config.master) for kind in ((KDC, *masters) if config.secure else masters)]
     return (*there, *(Daemon(kind, host) for host in config.workers for kind in workers))
 
 

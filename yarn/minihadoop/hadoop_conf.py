@@ -9,8 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+from minihadoop import secure_conf
 from minihadoop.config import MIB, ClusterConfig, Host
 from minihadoop.layout import ClusterFolder
+from minihadoop.secure_conf import Value
 
 NAMENODE_PORT, NAMENODE_WEB_PORT = 8020, 9870
 DATANODE_PORT, DATANODE_WEB_PORT = 9866, 9864
@@ -32,8 +34,6 @@ _QUIET_LOG4J = f"""\
 log4j.logger.org.apache.hadoop.util.NativeCodeLoader=ERROR
 """
 
-Value = str | int | float | bool | Path
-
 
 def write_conf(config: ClusterConfig, folder: ClusterFolder, host: Host) -> None:
     """Writes the HADOOP_CONF_DIR of a host."""
@@ -46,6 +46,10 @@ def write_conf(config: ClusterConfig, folder: ClusterFolder, host: Host) -> None
         "yarn-site.xml": _yarn(config, host, data),
         "capacity-scheduler.xml": _capacity_scheduler(),
     }
+    if config.secure:
+        files["core-site.xml"] |= secure_conf.core(folder, host)
+        files["hdfs-site.xml"] |= secure_conf.hdfs(folder, host)
+        files["yarn-site.xml"] |= secure_conf.yarn(folder, host)
     for key, value in config.settings:
         files[_file_of(key)][key] = value
     for name, properties in files.items():

@@ -11,7 +11,9 @@ from urllib.parse import quote
 
 from minihadoop.config import ClusterConfig
 from minihadoop.hadoop_conf import DATANODE_PORT, DATANODE_WEB_PORT, NAMENODE_WEB_PORT, STALE_AFTER_S, SUPERUSER
-from minihadoop.web import get_json, query, request
+from minihadoop.kerberos import ticket
+from minihadoop.layout import ClusterFolder
+from minihadoop.web import TIMEOUT_S, query, request
 
 _TRANSFER_TIMEOUT_S = 60.0
 _CONNECT_TIMEOUT_S = 2.0
@@ -42,8 +44,9 @@ class Hdfs:
     Every method raises `CommandError` for what HDFS refuses, and OSError for a daemon that is not reached.
     """
 
-    def __init__(self, config: ClusterConfig) -> None:
+    def __init__(self, config: ClusterConfig, folder: ClusterFolder) -> None:
         self._config = config
+        self._folder = folder
         self.url = f"http://{config.master.fqdn}:{NAMENODE_WEB_PORT}"
 
     def put(
@@ -69,15 +72,19 @@ class Hdfs:
         }
         options = {key: value for key, value in wanted.items() if value is not None}
         target = self._operation("PUT", path, "CREATE", user, noredirect="true", overwrite="true", **options)
-        request("PUT", target["Location"], data, timeout_s=_TRANSFER_TIMEOUT_S)
+        self._ask("PUT", target["Location"], user, data, _TRANSFER_TIMEOUT_S)
 
     def get(self, path: str, user: str = SUPERUSER) -> bytes:
         """Returns the contents of a file."""
-        return request("GET", self._url(path, "OPEN", user), timeout_s=_TRANSFER_TIMEOUT_S)
+        return self._ask("GET", self._url(path, "OPEN", user), user, timeout_s=_TRANSFER_TIMEOUT_S)
 
     def make_folder(self, path: str, permission: str = "755", user: str = SUPERUSER) -> None:
         """Makes a folder, and those above it."""
         self._operation("PUT", path, "MKDIRS", user, permission=permission)
+
+    def set_owner(self, path: str, owner: str) -> None:
+        """Gives a file or folder to another user."""
+        self._ask("PUT", self._url(path, "SETOWNER", SUPERUSER, owner=owner), SUPERUSER)
 
     def delete(self, path: str, user: str = SUPERUSER) -> bool:
         """Deletes a file, or a folder with its content; returns whether there was one."""
@@ -87,16 +94,16 @@ class Hdfs:
         """Limits the bytes, with all replicas, and the names below a folder; None removes a limit."""
         quotas = {"storagespacequota": space_nbytes, "namespacequota": names}
         wanted = {key: _NO_QUOTA if value is None else value for key, value in quotas.items()}
-        request("PUT", self._url(path, "SETQUOTA", SUPERUSER, **wanted))
+        self._ask("PUT", self._url(path, "SETQUOTA", SUPERUSER, **wanted), SUPERUSER)
 
     def names(self, path: str, user: str = SUPERUSER) -> list[str]:
         """Returns the names in a folder, sorted."""
-        listed = json.loads(request("GET", self._url(path, "LISTSTATUS", user)))["FileStatuses"]["FileStatus"]
+        listed = json.loads(self._ask("GET", self._url(path, "LISTSTATUS", user), user))["FileStatuses"]["FileStatus"]
         return sorted(entry["pathSuffix"] for entry in listed)
 
     def block_locations(self, path: str) -> list[BlockLocation]:
         """Returns where the blocks of a file are, in the order of the file."""
-        found = json.loads(request("GET", self._url(path, "GETFILEBLOCKLOCATIONS", SUPERUSER)))
+        found = json.loads(self._ask("GET", self._url(path, "GETFILEBLOCKLOCATIONS", SUPERUSER), SUPERUSER))
         blocks = found["BlockLocations"]["BlockLocation"]
         return [
             BlockLocation(
@@ -108,7 +115,7 @@ class Hdfs:
     def fsck(self, path: str = "/") -> str:
         """Returns the NameNode's check of a path, with files, blocks and their hosts."""
         wanted = query(ugi=SUPERUSER, path=path, files=1, blocks=1, locations=1)
-        return request("GET", f"{self.url}/fsck?{wanted}", timeout_s=_TRANSFER_TIMEOUT_S).decode()
+        return self._ask("GET", f"{self.url}/fsck?{wanted}", SUPERUSER, timeout_s=_TRANSFER_TIMEOUT_S).decode()
 
     def is_writable(self) -> bool:
         """Whether the NameNode has left safe mode."""
@@ -136,15 +143,20 @@ class Hdfs:
         return True
 
     def _bean(self, name: str) -> dict[str, Any]:
-        beans: list[dict[str, Any]] = get_json(f"{self.url}/jmx?qry=Hadoop:service=NameNode,name={name}")["beans"]
+        page = self._ask("GET", f"{self.url}/jmx?qry=Hadoop:service=NameNode,name={name}", SUPERUSER)
+        beans: list[dict[str, Any]] = json.loads(page)["beans"]
         return beans[0] if beans else {}
 
     def _host_of(self, datanode: str) -> str:
         return self._config.host(datanode.partition(":")[0]).name
 
     def _operation(self, method: str, path: str, operation: str, user: str, **options: str | int) -> dict[str, Any]:
-        answer: dict[str, Any] = json.loads(request(method, self._url(path, operation, user, **options)))
+        answer: dict[str, Any] = json.loads(self._ask(method, self._url(path, operation, user, **options), user))
         return answer
+
+    def _ask(self, method: str, url: str, user: str, body: bytes | None = None, timeout_s: float = TIMEOUT_S) -> bytes:
+        asking = ticket(self._folder, user) if self._config.secure else None
+        return request(method, url, body, timeout_s, ticket=asking)
 
     def _url(self, path: str, operation: str, user: str, **options: str | int) -> str:
         return f"{self.url}/webhdfs/v1{quote(path)}?" + query(op=operation, **{"user.name": user}, **options)

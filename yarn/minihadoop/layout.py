@@ -53,6 +53,25 @@ class ClusterFolder:
     def hosts_file(self) -> Path:
         return self.path / "hosts"
 
+    @property
+    def kerberos(self) -> Path:
+        """The realm of a secured cluster: its configuration, database and keytabs."""
+        return self.path / "kerberos"
+
+    @property
+    def tickets(self) -> Path:
+        """The users' tickets."""
+        return self.kerberos / "tickets"
+
+    @property
+    def etc(self) -> Path:
+        """What the hosts of a secured cluster see as /etc."""
+        return self.path / "etc"
+
+    def keytab(self, name: str, host: str | None = None) -> Path:
+        """Returns the path of the keytab of a user, or of a service on a host."""
+        return self.kerberos / "keytabs" / f"{name}{f'-{host}' if host else ''}.keytab"
+
     def conf(self, host: str) -> Path:
         return self.path / "conf" / host
 

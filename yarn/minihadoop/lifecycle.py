@@ -11,19 +11,25 @@ from functools import partial
 from minihadoop import network
 from minihadoop.cluster import MiniHadoop
 from minihadoop.config import EDGE, MASTER, ClusterConfig, Host
-from minihadoop.daemons import NAMENODE, java_command
+from minihadoop.daemons import KDC, NAMENODE, java_command
 from minihadoop.environment import environment, java_home
 from minihadoop.errors import CommandError, RefusedError
-from minihadoop.hadoop_conf import write_conf
+from minihadoop.hadoop_conf import SUPERUSER, write_conf
 from minihadoop.jars import Distribution, hadoop_version, resolve
+from minihadoop.kerberos import USERS, create_realm
+from minihadoop.krb5 import found, resolve_krb5
 from minihadoop.layout import ClusterFolder
 from minihadoop.namespaces import command_in, edge_options
-from minihadoop.prerequisites import check_java, check_tools
+from minihadoop.prerequisites import check_curl, check_java, check_tools
 from minihadoop.processes import State, end_all, holder, holder_name, recorded, spawn
+from minihadoop.waiting import wait_for
 
 START_DEADLINE_S = 120.0
+_KDC_S = 20.0
 # What a holder does: nothing, for as long as the cluster lives.
 _HOLD = ("sleep", "infinity")
+# Java, curl and all that asks for tickets look for /etc/krb5.conf, of which the machine may have none, or another one.
+_OWN_ETC = 'cp -a /etc "$0/" 2>/dev/null || :; cp "$0/kerberos/krb5.conf" "$0/etc/"; mount --bind "$0/etc" /etc'
 _HIDE_NAME_CACHE = "if [ -d /run/nscd ]; then mount -t tmpfs none /run/nscd; fi"
 
 Report = Callable[[str], None]
@@ -41,6 +47,9 @@ def up(config: ClusterConfig, report: Report) -> MiniHadoop:
     check_java()
     options = edge_options(config.user_namespace)
     jars = resolve(report)
+    if config.secure:
+        check_curl()
+        resolve_krb5(report)
     folder = ClusterFolder.of(config.name)
     with folder.locked(partial(report, f"waiting for another command on cluster {config.name}")):
         if _is_up(folder):
@@ -112,9 +121,15 @@ def _start(
     folder.create(config)
     for host in config.all_hosts:
         write_conf(config, folder, host)
+    if config.secure:
+        create_realm(config, folder, found())
     _make_hosts(config, folder, options)
     cluster = MiniHadoop(config, folder)
     for daemon in cluster.daemons:
+        if daemon.kind is KDC:
+            cluster.start(KDC.name)
+            _log_in(cluster)
+            continue
         if daemon.kind is NAMENODE:  # the ResourceManager, where there is one, comes before and starts meanwhile
             _format(cluster, jars)
         cluster.start(daemon.kind.name, daemon.host.name)
@@ -122,9 +137,34 @@ def _start(
         cluster.wait_until_up(START_DEADLINE_S)
         cluster.hdfs.make_folder("/tmp", permission="1777")
         cluster.hdfs.make_folder("/user/root")
+        if config.secure:
+            _make_homes(cluster)
     folder.mark_complete()
     report(f"cluster {config.name} is up after {time.monotonic() - began:.0f} s")
     return cluster
+
+
+def _log_in(cluster: MiniHadoop) -> None:
+    """Gets the users' tickets, as soon as the KDC gives any."""
+
+    def missing() -> str:
+        try:
+            cluster.login(SUPERUSER)
+        except CommandError as error:
+            return str(error)
+        return ""
+
+    wait_for("the KDC gives tickets", missing, _KDC_S, lambda: cluster.log_tail(KDC.name))
+    for user in USERS:
+        cluster.login(user)
+
+
+def _make_homes(cluster: MiniHadoop) -> None:
+    """Makes a home for each user; nobody else looks into it."""
+    for user in USERS:
+        if user != SUPERUSER:
+            cluster.hdfs.make_folder(f"/user/{user}", "700")
+            cluster.hdfs.set_owner(f"/user/{user}", user)
 
 
 def _make_hosts(config: ClusterConfig, folder: ClusterFolder, edge_options: list[str]) -> None:
@@ -133,6 +173,8 @@ def _make_hosts(config: ClusterConfig, folder: ClusterFolder, edge_options: list
     edge = holder(folder, EDGE).pid
     for host in (config.master, *config.workers):
         _hold(folder, host, command_in(edge, ["unshare", "--net", "--uts"]))
+    if config.secure:
+        _shell(edge, _OWN_ETC, str(folder.path))
     _shell(edge, f'mount --bind "$0" /etc/hosts; {_HIDE_NAME_CACHE}', str(folder.hosts_file))
     holders = {host.name: holder(folder, host.name).pid for host in config.all_hosts}
     for host in config.all_hosts:

@@ -35,6 +35,21 @@ def check_tools() -> None:
             )
 
 
+def check_curl() -> None:
+    """Looks for a curl that shows tickets, as a secured cluster asks of whoever looks at it.
+
+    Raises:
+        RefusedError: There is none.
+    """
+    curl = shutil.which("curl")
+    said = subprocess.run([curl, "--version"], capture_output=True, text=True, check=False).stdout if curl else ""
+    if "SPNEGO" not in said:
+        raise RefusedError(
+            "--secure needs curl with SPNEGO and there is none on the PATH: install it "
+            "(Debian, Ubuntu: apt-get install curl)"
+        )
+
+
 def check_java() -> Path:
     """Returns the home of a Java that is new enough.
 

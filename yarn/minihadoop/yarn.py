@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from minihadoop.config import ClusterConfig
-from minihadoop.hadoop_conf import RESOURCEMANAGER_WEB_PORT
+from minihadoop.hadoop_conf import RESOURCEMANAGER_WEB_PORT, SUPERUSER
+from minihadoop.kerberos import ticket
 from minihadoop.layout import ClusterFolder
 from minihadoop.waiting import wait_for
 from minihadoop.web import get_json
@@ -67,12 +68,12 @@ class Yarn:
 
     def applications(self) -> list[Application]:
         """Returns all applications since the ResourceManager started, oldest first."""
-        listed = (get_json(f"{self.url}/ws/v1/cluster/apps")["apps"] or {}).get("app", [])
+        listed = (self._get(f"{self.url}/ws/v1/cluster/apps")["apps"] or {}).get("app", [])
         return [_application(values) for values in sorted(listed, key=lambda values: values["startedTime"])]
 
     def application(self, application_id: str) -> Application:
         """Returns one application."""
-        return _application(get_json(f"{self.url}/ws/v1/cluster/apps/{application_id}")["app"])
+        return _application(self._get(f"{self.url}/ws/v1/cluster/apps/{application_id}")["app"])
 
     def ended_application(self, application_id: str) -> Application:
         """Returns an application that is ending, once YARN has ended it: a moment after its submitter leaves.
@@ -90,12 +91,12 @@ class Yarn:
 
     def metrics(self) -> dict[str, int | float]:
         """Returns the ResourceManager's totals: `activeNodes`, `availableMB`, `containersAllocated`, ..."""
-        return dict(get_json(f"{self.url}/ws/v1/cluster/metrics")["clusterMetrics"])
+        return dict(self._get(f"{self.url}/ws/v1/cluster/metrics")["clusterMetrics"])
 
     def node_states(self) -> dict[str, NodeState]:
         """Returns host -> how the ResourceManager sees its NodeManager."""
         states = {host.name: NodeState.UNKNOWN for host in self._config.workers}
-        for node in (get_json(f"{self.url}/ws/v1/cluster/nodes")["nodes"] or {}).get("node", []):
+        for node in (self._get(f"{self.url}/ws/v1/cluster/nodes")["nodes"] or {}).get("node", []):
             known = node["state"] in ("RUNNING", "LOST")
             states[self._config.host(node["nodeHostName"]).name] = (
                 NodeState[node["state"]] if known else NodeState.OTHER
@@ -104,7 +105,7 @@ class Yarn:
 
     def log_aggregation(self, application_id: str) -> str:
         """Returns the state of storing an application's logs in HDFS: RUNNING, SUCCEEDED, FAILED, ..."""
-        return str(get_json(f"{self.url}/ws/v1/cluster/apps/{application_id}")["app"]["logAggregationStatus"])
+        return str(self._get(f"{self.url}/ws/v1/cluster/apps/{application_id}")["app"]["logAggregationStatus"])
 
     def container_logs(self, application_id: str) -> list[ContainerLog]:
         """Returns the logs of an application's containers so far.
@@ -117,6 +118,9 @@ class Yarn:
             for path in sorted((self._folder.data(host.name) / "containers" / application_id).glob("container_*/*"))
             if path.is_file()
         ]
+
+    def _get(self, url: str) -> Any:
+        return get_json(url, ticket=ticket(self._folder, SUPERUSER) if self._config.secure else None)
 
 
 def _application(values: dict[str, Any]) -> Application:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.executor_python import unfit_python
 from sparktf.driver.spark.jvm import is_stopped
+from sparktf.driver.spark.jvm_executors import partitions_at
 from sparktf.driver.spark.masters import Slots
 from sparktf.errors import NodeLostError, PreflightError, RunInterruptedError
 from sparktf.executor.agent import AgentSettings
@@ -41,22 +43,24 @@ class SparkAgents:
         slots: Slots,
         settings: AgentSettings,
         *,
-        spares: int = 0,
         feeders: bool = False,
         detached: bool = False,
         first: int = 0,
+        hosts: Sequence[str] = (),
     ) -> None:
-        """Starts `count` agents, `spares` of which are only there to choose from.
+        """Starts `count` agents; the caller says in `spares` how many of them are only there to choose from.
 
         Args:
             feeders: Leave a slot of each executor to feeders.
             detached: They outlive their tasks, which end once all of them have come: then no slot is held.
             first: Partition of the first one.
+            hosts: Where the first ones are wanted, one host each.
         """
-        self.spares = spares
+        self.spares = 0
         self._feeders = feeders
         self._detached = detached
         self._first = first
+        self._hosts = hosts
         self._context: SparkContext = spark.sparkContext
         self._count = count
         self._slots = slots
@@ -135,7 +139,7 @@ class SparkAgents:
 
         try:
             context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
-            rdd = context.parallelize(range(self._count), self._count)
+            rdd = partitions_at(context, self._count, self._hosts)
             if self._fills_executors() and not self._detached:
                 requests = TaskResourceRequests().cpus(self._slots.cores - self._feeders)
                 rdd = rdd.withResources(ResourceProfileBuilder().require(requests).build)
@@ -148,6 +152,8 @@ class SparkAgents:
     def _fills_executors(self) -> bool:
         """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""
         slots = self._slots
+        if slots.dynamic:  # a profile of its own would have Spark ask for new executors, which no other job could use
+            return False
         enough = slots.master.grants_executors or (slots.executors is not None and slots.executors >= self._count)
         return enough and not slots.master.runs_in_driver and slots.cores > 1
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from sparktf.config.job import JobConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.spark import early_nursery
+from sparktf.driver.spark.allocation import is_dynamic
 from sparktf.driver.spark.catalog import catalog_settings
 from sparktf.driver.spark.jvm import (
     application_attempt,
@@ -37,7 +38,9 @@ SHARED_CORES = 2
 def slots_of(spark: SparkSession) -> Slots:
     """Returns the application's slots, as its master and configuration promise them."""
     context = spark.sparkContext
-    slots = master_of(str(context.master)).slots(int(context.getConf().get("spark.executor.cores", "1") or 1))
+    settings = dict(context.getConf().getAll())
+    slots = master_of(str(context.master)).slots(int(settings.get("spark.executor.cores") or 1))
+    slots = replace(slots, dynamic=is_dynamic(settings) and not slots.master.runs_in_driver)
     return replace(slots, cores=context.defaultParallelism) if slots.master.runs_in_driver else slots
 
 
@@ -90,17 +93,12 @@ def check_settings(spark: SparkSession) -> None:
     """Refuses an application that cannot hold a gang.
 
     Raises:
-        PreflightError: Spark Connect, or dynamic allocation is on.
+        PreflightError: Spark Connect.
     """
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         raise PreflightError(
             "this is a Spark Connect session, which has no driver to coordinate from: "
             "use spark-submit without spark.remote"
-        )
-    if (spark.conf.get("spark.dynamicAllocation.enabled", "false") or "").lower() == "true":
-        raise PreflightError(
-            "dynamic allocation would take executors away from the gang: set spark.dynamicAllocation.enabled=false "
-            "(and spark.executor.instances)"
         )
 
 

@@ -38,7 +38,7 @@ def as_java(collection: Java) -> Java:
     return java().scala.jdk.javaapi.CollectionConverters.asJava(collection)
 
 
-def as_scala(values: list[str]) -> Java:
+def as_scala(values: list[Any]) -> Java:
     """Returns values as a sequence of Scala's."""
     return java().scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from pyspark import SparkContext
+from pyspark import RDD, SparkContext
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 
-from sparktf.driver.spark.jvm import Java, as_java, as_scala, empty_map, scala_context
+from sparktf.driver.spark.jvm import Java, as_java, as_scala, empty_map, java, scala_context
 
 _DRIVER = "driver"
 _DEFAULT_PROFILE = 0
@@ -79,6 +80,26 @@ def kill_executor(spark: SparkSession, executor: str) -> None:
     adjust_target, count_failures, force = True, False, True
     backend = scala_context(spark.sparkContext).schedulerBackend()
     backend.killExecutors(as_scala([executor]), adjust_target, count_failures, force)
+
+
+def partitions_at(context: SparkContext, count: int, hosts: Sequence[str]) -> RDD[int]:
+    """Returns the numbers up to `count`, one a partition.
+
+    Args:
+        hosts: That the first of them are to be computed on: where Spark allocates executors dynamically, it asks for
+            executors there.
+
+    Raises:
+        Py4JError: this Spark has another interface.
+    """
+    if not hosts:
+        return context.parallelize(range(count), count)
+    scala = java().scala
+    serializer: Any = CPickleSerializer()
+    wanted = [*([host] for host in hosts[:count]), *([] for _ in range(count - len(hosts)))]
+    numbers = [scala.Tuple2(bytearray(serializer.dumps(i)), as_scala(host)) for i, host in enumerate(wanted)]
+    placed = scala_context(context).makeRDD(as_scala(numbers), scala.reflect.ClassTag.AnyRef())
+    return RDD(placed.toJavaRDD(), context, serializer)
 
 
 def failed_tasks(context: SparkContext, group: str) -> Iterator[str]:

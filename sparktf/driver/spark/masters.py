@@ -94,6 +94,7 @@ class Slots:
     master: Master
     executors: int | None  # 1 where the driver is the only executor; None if unknown or open
     cores: int  # Of each
+    dynamic: bool = False  # Whether Spark asks for executors, and gives them back, by itself
 
     @property
     def total(self) -> int | None:
