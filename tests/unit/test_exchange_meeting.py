@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import logging
 import socket
 import ssl
 import struct
