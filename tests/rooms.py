@@ -19,7 +19,7 @@ _HOMES = {
     "The Spark driver": ("api", "driver/", "main", "nightly", "predict", "published", "statistics"),
     "A Spark task on an executor": ("executor",),
     "A trainer's process": ("trainer", "layers"),
-    "The machine that submits": ("submit", "runs", "preview", "commands", "entry", "jobs", "console"),
+    "The machine that submits": ("submit", "runs", "preview", "doctor", "commands", "entry", "jobs", "console"),
     "In every process": ("feed", "storage", "wire", "config", "results", "process", "root"),
 }
 

@@ -94,6 +94,12 @@ def _plan(arguments: argparse.Namespace) -> int:
     return forecast.exit_code
 
 
+def _doctor(arguments: argparse.Namespace) -> int:
+    from sparktf.doctor.examination import doctor  # noqa: PLC0415 - storage libraries, which no other command needs
+
+    return doctor(arguments.config, arguments.set, arguments.date, _file_systems, json=arguments.json)
+
+
 def _train(arguments: argparse.Namespace) -> int:
     from sparktf.main import run_training  # noqa: PLC0415 - as above
 
@@ -137,26 +143,10 @@ def _backfill(arguments: argparse.Namespace) -> int:
     from sparktf.submit import backfill  # noqa: PLC0415 - storage libraries, as above
 
     signal.signal(signal.SIGTERM, _interrupt)
-    dates = backfill.dates_between(arguments.first, arguments.last, seconds_of("--every", arguments.every))
-    configs = {date: load_config(arguments.config, arguments.set, date) for date in dates}
-    backfill.check_order(configs, arguments.parallel)
-    systems = _file_systems()
-    runs = backfill.runs_of(configs, systems)
-    console = PlainConsole()
-    if arguments.dry_run:
-        console.print(backfill.plan_table(runs))
-        return 0
-
-    def command(date: str) -> list[str]:
-        sets = [word for override in arguments.set for word in ("--set", override)]
-        return [sys.executable, "-m", "sparktf.commands.cli", "submit", arguments.config, "--date", date, *sets]
-
-    work = backfill.Backfill(command, partial(print, flush=True), arguments.parallel)
-    try:
-        work.run([run.date for run in runs if not run.is_done])
-    finally:
-        console.print(backfill.table_of(runs, work.codes, systems))
-    return backfill.exit_code(work.codes)
+    every_s = seconds_of("--every", arguments.every)
+    dates = backfill.dates_between(arguments.first, arguments.last, every_s)
+    sets, parallel = arguments.set, arguments.parallel
+    return backfill.run_backfill(arguments.config, sets, dates, _file_systems(), parallel, dry_run=arguments.dry_run)
 
 
 def _schedule(arguments: argparse.Namespace) -> int:
@@ -369,6 +359,7 @@ def _show_yaml(text: str) -> None:
 _COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
     "check": _check,
     "plan": _plan,
+    "doctor": _doctor,
     "train": _train,
     "predict": _predict,
     "submit": _submit,

@@ -116,6 +116,13 @@ def _add_jobs(commands: Commands) -> None:
     plan.add_argument("--run-id", metavar="ID", help="names the run (default: --date)")
     plan.add_argument("--master", help="Spark's master (default: what a run here would take)")
     plan.add_argument("--json", action="store_true", help="one JSON document with the same facts")
+    doctor = _command(
+        commands, "doctor", "say what on this machine and its cluster would stop a run, and how to mend it"
+    )
+    doctor.add_argument("--config", metavar="FILE", help="a configuration, whose needs are looked at")
+    doctor.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=_SET_HELP)
+    doctor.add_argument("--date", metavar="YYYY-MM-DD", help="day that fills its {{date}} (default: today)")
+    doctor.add_argument("--json", action="store_true", help="one JSON document with the same facts")
     train = _with_config(commands, "train", "train with Spark on this machine; on a cluster: submit")
     train.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")
     train.add_argument("--wait", action="store_true", help=WAIT_HELP)

@@ -8,17 +8,21 @@ from __future__ import annotations
 import datetime as dt
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.table import Table
 from rich.text import Text
 
 from sparktf.config.duration import duration_text
 from sparktf.config.job import JobConfig
+from sparktf.config.load import load_config
 from sparktf.config.train import PUBLISHED
+from sparktf.console.plain_console import PlainConsole
 from sparktf.console.result_table import ending_of, style_of
 from sparktf.errors import ConfigError, CorruptFileError, StorageNotFoundError, Verdict
 from sparktf.results.result import RunResult
@@ -116,6 +120,39 @@ class Backfill:
             self._stopped = True
             for child in self._children.values():
                 child.send_signal(signal.SIGTERM)
+
+
+def run_backfill(
+    config: str, sets: Sequence[str], dates: Sequence[str], systems: FileSystems, parallel: int, *, dry_run: bool
+) -> int:
+    """Submits a configuration for each date, and prints a table; returns the exit code.
+
+    Args:
+        config: Path of its file; `sets` override keys of it.
+        parallel: Runs at once.
+        dry_run: Only show how the run of each date stands.
+
+    Raises:
+        ConfigError: the configuration of a date is wrong, or the dates depend on each other.
+    """
+    configs = {date: load_config(config, sets, date) for date in dates}
+    check_order(configs, parallel)
+    runs = runs_of(configs, systems)
+    console = PlainConsole()
+    if dry_run:
+        console.print(plan_table(runs))
+        return 0
+
+    def command(date: str) -> list[str]:
+        overrides = [word for override in sets for word in ("--set", override)]
+        return [sys.executable, "-m", "sparktf.commands.cli", "submit", config, "--date", date, *overrides]
+
+    work = Backfill(command, partial(print, flush=True), parallel)
+    try:
+        work.run([run.date for run in runs if not run.is_done])
+    finally:
+        console.print(table_of(runs, work.codes, systems))
+    return exit_code(work.codes)
 
 
 def dates_between(first: str, last: str, every_s: float) -> list[str]:

@@ -51,7 +51,7 @@ def check_java(programs: Programs) -> None:
         java, named, missing = shutil.which("java"), "java", "no Java: JAVA_HOME is not set, and there is none in PATH"
     if java is None:
         raise PreflightError(f"{missing}; Spark needs Java {FIRST_JAVA} or newer: name one in JAVA_HOME")
-    version = _version_of_java(Path(java).resolve().parent.parent / "release")
+    version = version_of_java(Path(java).resolve().parent.parent / "release")
     if version is not None and version < FIRST_JAVA:
         raise PreflightError(
             f"{named} is Java {version}, and Spark needs {FIRST_JAVA} or newer: name another in JAVA_HOME"
@@ -92,7 +92,7 @@ def _asked(python: str, setting: str) -> tuple[tuple[int, int], Sequence[str]]:
     raise PreflightError(f"{setting}={python} cannot be run: {why}")
 
 
-def _version_of_java(release: Path) -> int | None:
+def version_of_java(release: Path) -> int | None:
     """Returns the major version of a Java by its `release` file; None if that does not tell."""
     try:
         found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release.read_text(encoding="utf-8"), re.MULTILINE)

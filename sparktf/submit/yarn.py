@@ -25,6 +25,7 @@ class Queue:
 
     path: str  # "root.default"
     maximum_mib: int | None  # Its largest container, None if the scheduler does not tell
+    state: str = "RUNNING"  # "STOPPED" and "DRAINING" ones accept nothing
 
     @property
     def name(self) -> str:
@@ -185,4 +186,8 @@ def _leaves(queue: Mapping[str, Any]) -> Iterator[Queue]:
     for found in _walk(queue):
         if not _children(found):
             largest = (found.get("maximumAllocation") or found.get("maxContainerAllocation") or {}).get("memory")
-            yield Queue(str(found.get("queuePath") or found.get("queueName", "")), int(largest) if largest else None)
+            path, state = (
+                str(found.get("queuePath") or found.get("queueName", "")),
+                str(found.get("state") or "RUNNING"),
+            )
+            yield Queue(path, int(largest) if largest else None, state)

@@ -27,7 +27,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ("line", "usage", "said"),
     [
         (["chek"], "sparktf [", "there is no command 'chek': did you mean check?"),
-        (["frobnicate"], "sparktf [", "there is no command 'frobnicate': there are check, plan, train, "),
+        (["frobnicate"], "sparktf [", "there is no command 'frobnicate': there are check, plan, doctor, train, "),
         (["check"], "sparktf check ", "the following arguments are required: CONFIG"),
         (["check", "c.yaml", "--unknown"], "sparktf check ", "unrecognized arguments: --unknown\n"),
         (["check", "c.yaml", "--dates=1"], "sparktf check ", "unrecognized arguments: --dates=1: did you mean --date?"),

@@ -106,9 +106,22 @@ MAY_IMPORT = {
     "runs": BASE | STORAGE | {"console", "driver/plan", "published", "nightly", "submit"},
     "preview": SERVICE
     | {"driver/check", "driver/run_checks", "driver/gang", "driver/output", "driver/spark", "runs", "submit"},
+    "doctor": BASE | STORAGE | {"console", "driver/spark", "preview", "submit"},
     "entry": BASE
     | STORAGE
-    | {"api", "commands", "console", "predict", "driver/check", "main", "nightly", "preview", "runs", "submit"},
+    | {
+        "api",
+        "commands",
+        "console",
+        "doctor",
+        "predict",
+        "driver/check",
+        "main",
+        "nightly",
+        "preview",
+        "runs",
+        "submit",
+    },
     "jobs": BASE | {"main", "entry", "layers"},
 }
 ENTRY_MODULES = {"sparktf", "sparktf.__main__", "sparktf.commands.cli"}

@@ -7,8 +7,10 @@ process: a submitting one has none to ask.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 from sparktf.errors import PreflightError
 
@@ -16,7 +18,14 @@ FIRST_JAVA = 17
 """The oldest Java that Spark runs on."""
 
 _FIRST, _NEXT = (4, 1), (5, 0)
-_CORE = re.compile(r"spark-core_[\d.]+-(\d[\w.]*?)\.jar")
+_CORE = re.compile(r"spark-core_([\d.]+)-(\d[\w.]*?)\.jar")
+
+
+class SparkBuild(NamedTuple):
+    """The versions of a Spark."""
+
+    version: str
+    of_scala: str
 
 
 def check_pyspark() -> None:
@@ -36,10 +45,24 @@ def check_spark(home: Path) -> None:
     Raises:
         PreflightError: it is too old or too new.
     """
+    found = find_build(home)
+    if found is not None and (complaint := spark_complaint(found.version, str(home))):
+        raise PreflightError(complaint)
+
+
+def find_build(home: Path) -> SparkBuild | None:
+    """Returns the versions of the Spark in a folder; None if its files do not tell."""
     jar = next(home.glob("jars/spark-core_*.jar"), None)
     found = _CORE.search(jar.name) if jar is not None else None
-    if found is not None and (complaint := spark_complaint(found[1], str(home))):
-        raise PreflightError(complaint)
+    return SparkBuild(version=found[2], of_scala=found[1]) if found is not None else None
+
+
+def installed_pyspark() -> str | None:
+    """Returns the version of the pyspark beside sparktf, without importing it; None without one."""
+    try:
+        return importlib.metadata.version("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def spark_complaint(version: str, who: str = "this") -> str | None:
