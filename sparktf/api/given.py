@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sparktf.config.data_section import DataConfig
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
+from sparktf.driver.spark.differences import frame_of_table
 from sparktf.errors import BadValueError, ConfigError
 from sparktf.told import line_of_error
 
@@ -40,7 +41,7 @@ def frame_of(spark: SparkSession, value: Any) -> HandedRows | None:
         return value
     try:
         table = value if isinstance(value, pa.Table) else pa.Table.from_pandas(value, preserve_index=False)
-        return spark.createDataFrame(_plain(table))
+        return frame_of_table(spark, _plain(table))
     except Exception as error:
         raise BadValueError(
             f"the {type(value).__name__} is no DataFrame of Spark's: {line_of_error(error)}: mend the column, or make "

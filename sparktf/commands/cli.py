@@ -61,6 +61,7 @@ def _check(arguments: argparse.Namespace) -> int:
         return int(refused.verdict)
     lines: list[str] = []
     if arguments.deep is not False:
+        _check_pyspark()
         from sparktf.driver.check import check_run  # noqa: PLC0415 - pyspark, which no other command needs
         from sparktf.submit.environment import default_master  # noqa: PLC0415
 
@@ -78,6 +79,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
+    _check_pyspark()
     from sparktf.preview.looking import look_ahead  # noqa: PLC0415 - pyspark, as above
     from sparktf.preview.printing import print_forecast  # noqa: PLC0415
     from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
@@ -111,6 +113,13 @@ def _predict(arguments: argparse.Namespace) -> int:
     from sparktf.main import run_scoring  # noqa: PLC0415 - as above
 
     return run_scoring(_config_on_this_machine(arguments), arguments.model)
+
+
+def _check_pyspark() -> None:
+    """Refuses a Spark that sparktf does not run on, before any of it is imported. Raises `PreflightError`."""
+    from sparktf.driver.spark.differences import check_pyspark  # noqa: PLC0415 - PyArrow, which few commands need
+
+    check_pyspark()
 
 
 def _config_on_this_machine(arguments: argparse.Namespace) -> JobConfig:

@@ -18,6 +18,7 @@ from pyspark.sql import functions as sql
 
 from sparktf.api.trained import TrainedRun
 from sparktf.driver.spark.application import file_systems_of
+from sparktf.driver.spark.differences import for_metadata
 from sparktf.errors import ConfigError
 from sparktf.ml.keras_params import ScoringParams, VectorParams
 from sparktf.predict.loaded import LoadedModel, load_model, quoted
@@ -172,7 +173,7 @@ class _Writer(MLWriter):
     def saveImpl(self, path: str) -> None:
         """Saves the Params as Spark's own stages do, and copies the model's files."""
         spark = self.sparkSession
-        DefaultParamsWriter.saveMetadata(self._model, path, spark)
+        DefaultParamsWriter.saveMetadata(self._model, path, for_metadata(spark))
         file_systems = file_systems_of(spark)
         target = file_systems.normalise(path)
         to = file_systems.open(target)
@@ -199,7 +200,7 @@ class _Reader(MLReader[M]):
     def load(self, path: str) -> M:
         """Returns the model, and keeps a copy of its files."""
         spark: SparkSession = self.sparkSession
-        metadata: dict[str, Any] = DefaultParamsReader.loadMetadata(path, spark)
+        metadata: dict[str, Any] = DefaultParamsReader.loadMetadata(path, for_metadata(spark))
         model = self._kind(f"{path.rstrip('/')}/{_MODEL}")
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)

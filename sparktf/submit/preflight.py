@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparktf.config.job import JobConfig
-from sparktf.driver.spark.differences import FIRST_JAVA, check_spark
+from sparktf.driver.spark.differences import check_spark, first_java
 from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import PreflightError
 from sparktf.knobs import KNOBS
@@ -44,18 +44,17 @@ def check_java(programs: Programs) -> None:
     """Refuses a machine without Java, or with one that is too old. Raises `PreflightError`."""
     if programs.sets_java:
         return  # Spark's own script sets it, and only Spark can tell
+    first = first_java(programs.spark_home)
     if programs.java_home is not None:
         java, named = shutil.which(str(Path(programs.java_home) / "bin/java")), f"JAVA_HOME={programs.java_home}"
         missing = f"{named} has no bin/java"
     else:
         java, named, missing = shutil.which("java"), "java", "no Java: JAVA_HOME is not set, and there is none in PATH"
     if java is None:
-        raise PreflightError(f"{missing}; Spark needs Java {FIRST_JAVA} or newer: name one in JAVA_HOME")
+        raise PreflightError(f"{missing}; Spark needs Java {first} or newer: name one in JAVA_HOME")
     version = version_of_java(Path(java).resolve().parent.parent / "release")
-    if version is not None and version < FIRST_JAVA:
-        raise PreflightError(
-            f"{named} is Java {version}, and Spark needs {FIRST_JAVA} or newer: name another in JAVA_HOME"
-        )
+    if version is not None and version < first:
+        raise PreflightError(f"{named} is Java {version}, and Spark needs {first} or newer: name another in JAVA_HOME")
 
 
 def check_python(python: str, setting: str) -> None:

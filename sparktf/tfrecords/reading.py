@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import StructType
 
 from sparktf.driver.source.dataframe import spark_errors
 from sparktf.driver.source.record_frame import SAMPLE, read_record_frame
+from sparktf.driver.spark.differences import type_of_ddl
 from sparktf.errors import ConfigError
 from sparktf.feed.formats.record_types import record_type
 
@@ -47,7 +48,7 @@ def _types(schema: str | StructType) -> dict[str, str]:
 
 
 def _struct(schema: str | StructType) -> StructType:
-    found = DataType.fromDDL(schema) if isinstance(schema, str) else schema
+    found = type_of_ddl(schema) if isinstance(schema, str) else schema
     if not isinstance(found, StructType):
         raise ConfigError(f"schema: {schema!r} is not a list of columns: write it as 'id bigint, x array<float>'")
     return found

@@ -116,6 +116,7 @@ MAY_IMPORT = {
         "doctor",
         "predict",
         "driver/check",
+        "driver/spark",
         "main",
         "nightly",
         "preview",
@@ -608,6 +609,20 @@ MAY_ASK_SPARKS_VERSION = {"sparktf/driver/spark/differences.py"}
 def test_sparks_version_is_asked_in_one_place() -> None:
     assert files_that(ASKS_SPARKS_VERSION) == MAY_ASK_SPARKS_VERSION
     assert not tried_imports()
+
+
+# What one of the supported Sparks lacks, or wants in another way.
+DIFFERS = re.compile(
+    r"\bpyspark\.logger\b|\.toArrow\(|\bfromDDL\b|_parse_datatype_string|\bjavaapi\b"
+    r"|createDataFrame\(\w*(?:pa\.|[tT]able)|(?:save|load)Metadata\((?!.*for_metadata)"
+)
+
+
+def test_what_differs_between_sparks_is_called_in_one_place() -> None:
+    assert files_that(DIFFERS) == MAY_ASK_SPARKS_VERSION
+    for line in ("spark.createDataFrame(pa.table(columns))", "t.DataType.fromDDL(ddl)", "loadMetadata(path, spark)"):
+        assert DIFFERS.search(line)
+    assert not DIFFERS.search("DefaultParamsReader.loadMetadata(path, for_metadata(spark))")
 
 
 def tried_imports() -> set[str]:

@@ -15,6 +15,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import from_arrow_type
 
 from sparktf.driver.plan.plan import Plan
+from sparktf.driver.spark.differences import type_of_ddl
 from sparktf.feed.arrays.nested import type_of
 from sparktf.feed.formats.parquet import file_columns
 from sparktf.feed.formats.parquet_file import leaf_columns, open_file
@@ -57,7 +58,7 @@ def footer_types(
     in_file, found = file_columns(plan.spec), dict[str, t.DataType]()
     for name in names:
         if name in plan.spec.untyped:  # the first file may have no value of it
-            found[name] = t.DataType.fromDDL(plan.spec.untyped[name])
+            found[name] = type_of_ddl(plan.spec.untyped[name])
             continue
         kind = _PARTITIONS.get(partitions[name]) if name in partitions else _type_in(file.metadata, in_file[name])
         if kind is None:

@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.source.partition_filter import spark_message
 from sparktf.driver.source.scan import files_scanned, folders_are_columns
+from sparktf.driver.spark.differences import type_of_ddl
 from sparktf.sequence import Stream
 
 NO_FILES = ("UNABLE_TO_INFER_SCHEMA", "Unable to infer schema")
@@ -95,7 +96,7 @@ def _all_below(reader: Callable[[], DataFrameReader], path: str) -> DataFrame:
 def _schema(spark: SparkSession, planned: PlannedFiles) -> StructType:
     """Returns the columns of the newest file; those of partition folders get the common type of all their values."""
     columns = spark.read.parquet(_literal(planned.newest)).schema
-    types = {name: DataType.fromDDL(kind) for name, kind in planned.types.items()}
+    types = {name: type_of_ddl(kind) for name, kind in planned.types.items()}
     own = [field for field in columns if f"/{field.name}=" not in planned.newest]
     return StructType([StructField(field.name, types.get(field.name, field.dataType)) for field in own])
 

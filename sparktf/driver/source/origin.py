@@ -21,6 +21,7 @@ from sparktf.driver.plan.planner import feed_spec
 from sparktf.driver.source.dataframe import Data, Opened, filtered, open_dataframe, spark_errors
 from sparktf.driver.source.lake import PlannedFiles
 from sparktf.driver.source.table_version import ICEBERG_TABLE, TableVersion, is_listed_in_order
+from sparktf.driver.spark.differences import schema_as_arrow
 from sparktf.driver.spark.feeders import FrameRows, RddRows
 from sparktf.errors import ConfigError
 from sparktf.executor.rows import to_tuples
@@ -184,7 +185,7 @@ def _declared(spark: SparkSession, config: DataConfig) -> StructType:
 def arrow_schema(spark: SparkSession, schema: StructType) -> pa.Schema:
     """Returns the schema as feeders will see it; a type that Spark cannot turn into Arrow's becomes null."""
     try:
-        return spark.createDataFrame([], schema).toArrow().schema
+        return schema_as_arrow(spark, schema)
     except PySparkException:
         fields, half = schema.fields, len(schema.fields) // 2
         if not half:

@@ -11,9 +11,9 @@ from decimal import Decimal
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from sparktf.driver.spark.differences import query_loggers, small_frame
 from sparktf.errors import ConfigError
 from sparktf.feed.formats.splits import partition_type
 from sparktf.sequence import PartitionValue
@@ -54,8 +54,8 @@ def filter_partitions(
     with quiet_query_logger():
         try:
             # Without the row numbers first, so that Spark does not offer them in place of an unknown column.
-            spark.createDataFrame(pa.table(columns)).where(predicate)
-            chosen = spark.createDataFrame(numbered).where(predicate).select(f"`{_ROW}`").collect()
+            small_frame(spark, pa.table(columns)).where(predicate)
+            chosen = small_frame(spark, numbered).where(predicate).select(f"`{_ROW}`").collect()
         except PySparkException as error:
             raise ConfigError(f"{predicate!r}: {_reason(error)} (partition columns: {', '.join(names)})") from error
     selected = {row[0] for row in chosen}
@@ -85,12 +85,14 @@ def spark_message(error: PySparkException) -> str:
 @contextmanager
 def quiet_query_logger() -> Iterator[None]:
     """PySpark logs a failed query with the whole Java stack; the error that we raise has it in one line."""
-    logger: logging.Logger = PySparkLogger.getLogger("SQLQueryContextLogger")
-    logger.addFilter(_nothing)
+    loggers = query_loggers()
+    for logger in loggers:
+        logger.addFilter(_nothing)
     try:
         yield
     finally:
-        logger.removeFilter(_nothing)
+        for logger in loggers:
+            logger.removeFilter(_nothing)
 
 
 def _nothing(record: logging.LogRecord) -> bool:

@@ -16,6 +16,7 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.record_plan import GROUP_NBYTES, index_here, record_schema
 from sparktf.driver.source.scan import spark_reads
 from sparktf.driver.spark.application import file_systems_of, hadoop_conf
+from sparktf.driver.spark.differences import type_of_ddl
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.record_rows import RecordFiles, index_records, record_rows
 from sparktf.feed.formats.record_file import RecordGroup
@@ -61,7 +62,7 @@ def read_record_frame(
     )
     schema = t.StructType()
     for name, kind in {**settings.types, **partitions}.items():
-        schema = schema.add(name, t.DataType.fromDDL(kind))
+        schema = schema.add(name, type_of_ddl(kind))
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return record_rows(numbers, settings)
@@ -77,7 +78,7 @@ def record_frame_types(
     del spark, file_systems
     partitions = dict(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True))
     types = plan.spec.record_types
-    return {name: t.DataType.fromDDL(partitions.get(name) or types[name]) for name in names}
+    return {name: type_of_ddl(partitions.get(name) or types[name]) for name in names}
 
 
 def index_by_spark(

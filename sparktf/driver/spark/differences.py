@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import importlib.util
+import logging
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sparktf.errors import PreflightError
 
-FIRST_JAVA = 17
-"""The oldest Java that Spark runs on."""
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
-_FIRST, _NEXT = (4, 1), (5, 0)
+_FIRST, _NEXT = (3, 5, 1), (5, 0, 0)
+_MODERN = (4, 0, 0)
+"""The first Spark that knows Arrow's tables, and has a logger of queries."""
+
+_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
+_WRITTEN = re.compile(r"""^__version__\b.*=\s*["'](.+?)["']""", re.MULTILINE)
 _CORE = re.compile(r"spark-core_([\d.]+)-(\d[\w.]*?)\.jar")
+_PIECE_ROWS = 1 << 16
 
 
 class SparkBuild(NamedTuple):
@@ -29,13 +43,13 @@ class SparkBuild(NamedTuple):
 
 
 def check_pyspark() -> None:
-    """Refuses the Spark of this process if sparktf does not run on it, before an import of its parts fails.
+    """Refuses the Spark of this process if sparktf does not run on it, before any of it is imported.
 
     Raises:
         PreflightError: it is too old or too new.
         ImportError: there is none.
     """
-    if complaint := spark_complaint(importlib.import_module("pyspark").__version__):
+    if complaint := spark_complaint(_version_here()):
         raise PreflightError(complaint)
 
 
@@ -67,7 +81,122 @@ def installed_pyspark() -> str | None:
 
 def spark_complaint(version: str, who: str = "this") -> str | None:
     """Returns why a Spark is not supported, None if it is."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is not None and _FIRST <= (int(found[1]), int(found[2])) < _NEXT:
+    numbers = _numbers(version)
+    if numbers is not None and _FIRST <= numbers < _NEXT:
         return None
-    return f"{who} is Spark {version}, but sparktf needs 4.1 or a newer 4.x: set SPARK_HOME to such a version"
+    return f"{who} is Spark {version}, but sparktf needs 3.5.1 or newer, below 5: set SPARK_HOME to such a version"
+
+
+def first_java(home: Path) -> int:
+    """Returns the oldest Java that the Spark in a folder runs on, by Spark's own word."""
+    build = find_build(home)
+    numbers = _numbers(build.version) if build is not None else None
+    return 8 if numbers is not None and numbers < _MODERN else 17
+
+
+def query_loggers() -> list[logging.Logger]:
+    """Returns the loggers to which PySpark writes failed queries; Spark 3.5 writes none."""
+    if not _is_modern():
+        return []
+    return [importlib.import_module("pyspark.logger").PySparkLogger.getLogger("SQLQueryContextLogger")]
+
+
+def small_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Returns a table as a DataFrame; Spark 3.5 is given it row by row, and filters it in a job."""
+    if _is_modern():
+        return _as_it_is(spark, table)
+    return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], _schema_of(table))
+
+
+def frame_of_table(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Returns a table of any size as a DataFrame.
+
+    Spark 3.5 takes no table: its tasks get pieces of it as bytes, and read these.
+    """
+    if _is_modern():
+        return _as_it_is(spark, table)
+    schema = _schema_of(table)
+    plain = _localized(table, str(spark.conf.get("spark.sql.session.timeZone"))).cast(
+        schema_as_arrow(spark, schema), safe=False
+    )
+    pieces = [(_packed(batch),) for batch in plain.to_batches(_PIECE_ROWS)]
+    return spark.createDataFrame(pieces, "piece binary").mapInArrow(_unpacked, schema)
+
+
+def schema_as_arrow(spark: SparkSession, schema: StructType) -> pa.Schema:
+    """Returns a schema as Spark gives it to Python's functions. Raises `PySparkException` for a type without one."""
+    if _is_modern():
+        return spark.createDataFrame([], schema).toArrow().schema
+    return importlib.import_module("pyspark.sql.pandas.types").to_arrow_schema(schema)
+
+
+def type_of_ddl(ddl: str) -> DataType:
+    """Returns the type, or the columns, that a text means. Raises `PySparkException` for what is neither."""
+    types: Any = importlib.import_module("pyspark.sql.types")
+    parsed: DataType = types.DataType.fromDDL(ddl) if _is_modern() else types._parse_datatype_string(ddl)
+    return parsed
+
+
+def for_metadata(spark: SparkSession) -> SparkSession | SparkContext:
+    """Returns by what Spark ML's readers and writers of metadata reach storage."""
+    return spark if _is_modern() else spark.sparkContext
+
+
+def _is_modern() -> bool:
+    numbers = _numbers(importlib.import_module("pyspark").__version__)
+    return numbers is not None and numbers >= _MODERN
+
+
+def _numbers(version: str) -> tuple[int, int, int] | None:
+    found = _VERSION.match(version)
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found is not None else None
+
+
+def _version_here() -> str:
+    """Returns the version of this process's pyspark, as it is written there: in a folder, or in an archive."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+    loader: Any = spec.loader
+    try:
+        text = loader.get_data(str(Path(spec.submodule_search_locations[0]) / "version.py")).decode()
+    except (OSError, AttributeError):
+        text = ""
+    found = _WRITTEN.search(text)
+    return found[1] if found is not None else "of unknown version"
+
+
+def _as_it_is(spark: SparkSession, table: pa.Table) -> DataFrame:
+    frame: DataFrame = spark.createDataFrame(table)
+    return frame
+
+
+def _schema_of(table: pa.Table) -> StructType:
+    types: Any = importlib.import_module("pyspark.sql.pandas.types")
+    is_plain: bool = importlib.import_module("pyspark.sql.utils").is_timestamp_ntz_preferred()
+    schema: StructType = types.from_arrow_schema(table.schema, prefer_timestamp_ntz=is_plain)
+    return schema
+
+
+def _localized(table: pa.Table, zone: str) -> pa.Table:
+    """Returns a table whose times without a zone are the session's, where Spark takes them for such."""
+    if importlib.import_module("pyspark.sql.utils").is_timestamp_ntz_preferred():
+        return table
+    for i, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz is None:
+            table = table.set_column(i, field.name, pc.assume_timezone(table.column(i), zone))
+    return table
+
+
+def _packed(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def _unpacked(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the pieces of a table that a task was given."""
+    for batch in rows:
+        for piece in batch.column(0):
+            yield from pa.ipc.open_stream(piece.as_buffer())

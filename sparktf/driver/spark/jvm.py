@@ -33,14 +33,19 @@ def scala_context(context: SparkContext) -> Java:
     return jsc.sc()
 
 
-def as_java(collection: Java) -> Java:
-    """Returns a collection of Scala's as py4j reads it: a sequence as a list, a map as a dict."""
-    return java().scala.jdk.javaapi.CollectionConverters.asJava(collection)
+def as_list(sequence: Java) -> Java:
+    """Returns a sequence of Scala's as py4j reads it."""
+    return _converters().seqAsJavaList(sequence)
+
+
+def as_dict(found: Java) -> Java:
+    """Returns a map of Scala's as py4j reads it."""
+    return _converters().mapAsJavaMap(found)
 
 
 def as_scala(values: list[Any]) -> Java:
     """Returns values as a sequence of Scala's."""
-    return java().scala.jdk.javaapi.CollectionConverters.asScala(values).toSeq()
+    return _converters().asScalaBuffer(values).toSeq()
 
 
 def empty_map() -> Java:
@@ -145,6 +150,10 @@ def printed_blocks(spark: SparkSession, folder: str) -> Iterator[tuple[str, str]
             # java.util.Arrays.toString, py4j finds no overload that takes this array.)
             text = str(java().org.apache.commons.lang3.ArrayUtils.toString(entry.getBlockLocations()))
             yield str(entry.getPath().getName()), text
+
+
+def _converters() -> Java:
+    return java().scala.collection.JavaConverters  # Scala 2.12 has no others; 2.13 has these, too
 
 
 def _hadoop(spark: SparkSession) -> Java:

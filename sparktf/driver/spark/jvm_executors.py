@@ -9,7 +9,7 @@ from pyspark import RDD, SparkContext
 from pyspark.serializers import CPickleSerializer
 from pyspark.sql import SparkSession
 
-from sparktf.driver.spark.jvm import Java, as_java, as_scala, empty_map, java, scala_context
+from sparktf.driver.spark.jvm import Java, as_dict, as_list, as_scala, empty_map, java, scala_context
 
 _DRIVER = "driver"
 _DEFAULT_PROFILE = 0
@@ -36,7 +36,7 @@ class ExecutorSummary(NamedTuple):
 def executor_summaries(spark: SparkSession) -> list[ExecutorSummary]:
     """Returns the present and past executors, without the driver. Raises `Py4JError` if the JVM does not answer."""
     store = scala_context(spark.sparkContext).statusStore()
-    return [_summary(summary) for summary in as_java(store.executorList(False)) if summary.id() != _DRIVER]
+    return [_summary(summary) for summary in as_list(store.executorList(False)) if summary.id() != _DRIVER]
 
 
 def _summary(summary: Java) -> ExecutorSummary:
@@ -44,7 +44,7 @@ def _summary(summary: Java) -> ExecutorSummary:
     return ExecutorSummary(
         id=str(summary.id()),
         address=str(summary.hostPort()),
-        log=str(as_java(summary.executorLogs()).get("stderr") or ""),
+        log=str(as_dict(summary.executorLogs()).get("stderr") or ""),
         active=active,
         reason=str(reason.get()) if not active and reason.isDefined() else None,
         tasks=int(summary.activeTasks()),
@@ -114,6 +114,6 @@ def failed_tasks(context: SparkContext, group: str) -> Iterator[str]:
     scala_context(context).listenerBus().waitUntilEmpty(_LISTENED_MS)
     jobs = [context.statusTracker().getJobInfo(job) for job in context.statusTracker().getJobIdsForGroup(group)]
     for stage in [stage for job in jobs if job is not None for stage in job.stageIds]:
-        for task in as_java(scala_context(context).statusStore().taskList(stage, 0, _LOOKED_AT)):
+        for task in as_list(scala_context(context).statusStore().taskList(stage, 0, _LOOKED_AT)):
             if task.status() == "FAILED":
                 yield f"{task.host()} (executor {task.executorId()})"
