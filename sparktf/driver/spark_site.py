@@ -38,6 +38,7 @@ from sparktf.driver.spark.application import (
 from sparktf.driver.spark.cluster_agents import ClusterAgents
 from sparktf.driver.spark.executors import await_executors, executor_facts, release_executors
 from sparktf.driver.spark.feeders import SparkFeeders
+from sparktf.driver.spark.gpus import gpus_of
 from sparktf.driver.spark.jvm_executors import request_total
 from sparktf.driver.spark.reservations import Reservations
 from sparktf.driver.spark.shipping import ship_code
@@ -167,7 +168,9 @@ class SparkSite:
         feeders = bool(plan.staged)
         # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
         # cores, and one of each executor is chosen.
-        if feeders and self._slots.cores == SHARED_CORES and not self._master.runs_in_driver:
+        gpus = gpus_of(self._conf())
+        parted = gpus is not None and gpus.nodes_of_executor == 1  # GPUs keep them from sharing one
+        if feeders and self._slots.cores == SHARED_CORES and not self._master.runs_in_driver and not parted:
             count = min(count * SHARED_CORES, self._slots.total or count * SHARED_CORES)
         spares = count - config.cluster.nodes
         if self._master.runs_in_driver:
