@@ -21,6 +21,7 @@ from sparktf.driver.spark.allocation import check_allocation
 from sparktf.driver.spark.application import check_slots, check_speculation
 from sparktf.driver.spark.cluster_agents import check_engine
 from sparktf.driver.spark.encryption import check_encryption
+from sparktf.driver.spark.gpus import check_gpus
 from sparktf.driver.spark.masters import Slots
 from sparktf.errors import PreflightError, SparkTFError, StoragePermissionError
 from sparktf.rundir import RunDirectory
@@ -159,6 +160,11 @@ def _encryption(scene: Scene, found: Findings) -> None:
         found.warnings += filter(None, [warning])
 
 
+def _gpus(scene: Scene, found: Findings) -> None:
+    if not scene.slots.master.runs_in_driver:
+        check_gpus(scene.settings, scene.config.cluster, scene.slots.executors)
+
+
 def _memory(scene: Scene, found: Findings) -> None:
     scene.slots.master.check_memory(scene.settings, scene.config.cluster.node_memory)
 
@@ -194,6 +200,11 @@ def _feeders(scene: Scene, found: Findings) -> None:
         check_slots(scene.slots, scene.config.cluster, feeders=True)
 
 
+def _gpus_of_feeders(scene: Scene, found: Findings) -> None:
+    if not found.errors and not scene.slots.master.runs_in_driver:
+        check_gpus(scene.settings, scene.config.cluster, scene.slots.executors, is_fed=True)
+
+
 def _speculation(scene: Scene, found: Findings) -> None:
     check_speculation(scene.slots, speculation=scene.settings.get("spark.speculation", "false").lower() == "true")
 
@@ -216,12 +227,14 @@ CHECKS: Sequence[RunCheck] = (
     _check(_slots),
     _check(_allocation, Basis.SPARK),
     _check(_encryption, Basis.SPARK),
+    _check(_gpus, Basis.SPARK),
     _check(_memory, Basis.SPARK),
     _check(_can_be_written, Basis.WRITING),
     _check(_predictions),
     _check(_can_be_read, Basis.LISTING),
     _check(_may_be_fed, Basis.FED),
     _check(_feeders, Basis.FED),
+    _check(_gpus_of_feeders, Basis.FED, Basis.SPARK),
     _check(_speculation, Basis.FED, Basis.SPARK),
     _check(_room_beside_nodes, Basis.FED, Basis.AGENTS),
 )

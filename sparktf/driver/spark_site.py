@@ -38,6 +38,7 @@ from sparktf.driver.spark.application import (
 from sparktf.driver.spark.cluster_agents import ClusterAgents
 from sparktf.driver.spark.executors import await_executors, executor_facts, release_executors
 from sparktf.driver.spark.feeders import SparkFeeders
+from sparktf.driver.spark.gpus import gpus_of
 from sparktf.driver.spark.jvm_executors import request_total
 from sparktf.driver.spark.reservations import Reservations
 from sparktf.driver.spark.shipping import ship_code
@@ -169,8 +170,10 @@ class SparkSite:
         feeders = bool(plan.staged)
         # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
         # cores, and one of each executor is chosen.
-        shared = self._slots.cores if self._slots.dynamic else SHARED_CORES
-        if (feeders or self._slots.dynamic) and self._slots.cores == shared and not self._master.runs_in_driver:
+        gpus, shared = gpus_of(self._conf()), self._slots.cores if self._slots.dynamic else SHARED_CORES
+        parted = gpus is not None and gpus.nodes_of_executor == 1  # GPUs keep them from sharing one
+        may_share = (feeders or self._slots.dynamic) and self._slots.cores == shared and not parted
+        if may_share and not self._master.runs_in_driver:
             count, hosts = min(count * shared, self._slots.total or count * shared), hosts * shared
         spares = count - config.cluster.nodes
         if self._master.runs_in_driver:

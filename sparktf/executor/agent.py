@@ -12,11 +12,11 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sparktf.config.section import Switch
 from sparktf.errors import ControlError, RefusedError
@@ -52,6 +52,7 @@ class AgentSettings:
     driver_lost_s: float
     nursery: Switch  # Whether trainers are forked: `cluster.nursery`
     nurseries: str = ""  # On the driver's machine, folder of a nursery that the driver may have started; else empty
+    deals_gpus: bool = False  # Whether the application has GPUs, so that a trainer sees those of its task alone
 
 
 def run_agent(
@@ -60,6 +61,7 @@ def run_agent(
     task: int = 0,
     jvm: str = "",
     on_start: Callable[[], None] = lambda: None,
+    gpus: Sequence[str] | None = None,
 ) -> None:
     """Runs an agent for a partition until the driver dismisses it.
 
@@ -67,12 +69,25 @@ def run_agent(
         task: Number of its Spark task; see `Registration`.
         jvm: Identity of its executor. Default: that of the processes above this one.
         on_start: Called at the order to start a trainer.
+        gpus: Addresses of the GPUs of its Spark task, which its trainers see; None for all of this machine.
     """
     base = Path(tempfile.mkdtemp(prefix="sparktf-", dir=_local_dir()))
     try:
-        Agent(partition, settings, base, task, jvm, on_start).run()
+        Agent(partition, settings, base, task, jvm, on_start, gpus).run()
     finally:
         shutil.rmtree(base, ignore_errors=True)
+
+
+def gpus_of_task(resources: Mapping[str, Any], settings: AgentSettings) -> tuple[str, ...] | None:
+    """Returns the addresses of the GPUs that Spark gave a task; None where the application has none to give.
+
+    Args:
+        resources: Of the task's `TaskContext`.
+    """
+    found = resources.get("gpu")
+    if found is None and not settings.deals_gpus:
+        return None
+    return () if found is None else tuple(map(str, found.addresses))
 
 
 class Agent:
@@ -90,7 +105,9 @@ class Agent:
         task: int = 0,
         jvm: str = "",
         on_start: Callable[[], None] = lambda: None,
+        gpus: Sequence[str] | None = None,
     ) -> None:
+        self._gpus = gpus
         self._process = jvm
         self._on_start = on_start
         self._partition = partition
@@ -134,12 +151,13 @@ class Agent:
 
     def _start_nursery(self) -> Nursery | None:
         """Starts to import TensorFlow while the driver still plans and other nodes come."""
-        if not wants_nursery(self._settings.nursery):
+        if not wants_nursery(self._settings.nursery, self._gpus):
             return None
         try:
             also = named_in(self._settings.model_module, python_path().split(os.pathsep))
             shared = self._settings.nurseries or _local_dir()
-            return Nursery(self._base, trainer_environment(self._base), also, Path(shared) if shared else None)
+            environment = trainer_environment(self._base, self._gpus)
+            return Nursery(self._base, environment, also, Path(shared) if shared else None)
         except OSError as e:
             print(f"sparktf agent {self._partition}: the nursery could not be started: {e}", file=sys.stderr)
             return None
@@ -159,7 +177,7 @@ class Agent:
             jvm=self._process or executor_identity(),
             address=self._address(),
             container=os.environ.get("CONTAINER_ID", ""),
-            sees_gpu=sees_gpu(),
+            sees_gpu=sees_gpu(self._gpus),
             processors=0 if THREADS in os.environ else len(os.sched_getaffinity(0)),
             before=self._before,
             versions=versions,
@@ -204,7 +222,8 @@ class Agent:
             limit_s = orders.trainer.timeouts.start * _PATIENCE
             self._waits = self._is_importing() and now_s - self._imports_since_s < limit_s
             if not self._waits:
-                self._trainer = TrainerProcess(orders.trainer, self._settings.access, self._base, self._nursery)
+                access = self._settings.access
+                self._trainer = TrainerProcess(orders.trainer, access, self._base, self._nursery, self._gpus)
 
     def _replace_nursery(self, now_s: float) -> None:
         """Starts another nursery if the old one was killed with the trainer, or the next trainers would start late."""

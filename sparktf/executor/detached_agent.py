@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from sparktf.errors import ReservationError
-from sparktf.executor.agent import AgentSettings, run_agent
+from sparktf.executor.agent import AgentSettings, gpus_of_task, run_agent
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.trainer_process import python_path
 from sparktf.process.process_identity import is_alive, process_of
@@ -35,7 +35,8 @@ def detached_agent_task(partition: int, rows: Iterable[object], settings: AgentS
 
     del rows
     context: Any = TaskContext.get()
-    process = _started(partition, settings, context.taskAttemptId(), executor_identity())
+    gpus = gpus_of_task(context.resources(), settings)
+    process = _started(partition, settings, context.taskAttemptId(), executor_identity(), gpus=gpus)
     assert process.stdout is not None
     for line in process.stdout:
         if line.decode(errors="replace").strip() == WHOLE:
@@ -56,7 +57,12 @@ def start_beside(partition: int, settings: AgentSettings, code: Sequence[str]) -
 
 
 def _started(
-    partition: int, settings: AgentSettings, task: int, jvm: str, code: Sequence[str] = ()
+    partition: int,
+    settings: AgentSettings,
+    task: int,
+    jvm: str,
+    code: Sequence[str] = (),
+    gpus: Sequence[str] | None = None,
 ) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "sparktf.executor.detached_agent"],
@@ -66,7 +72,7 @@ def _started(
         start_new_session=True,
     )
     assert process.stdin is not None
-    process.stdin.write(pickle.dumps((partition, settings, task, jvm)))
+    process.stdin.write(pickle.dumps((partition, settings, task, jvm, gpus)))
     process.stdin.close()
     return process
 
@@ -80,9 +86,9 @@ def _end_with(jvm: str) -> None:
 
 def main() -> None:
     """Runs the agent that is described on standard input."""
-    partition, settings, task, jvm = pickle.load(sys.stdin.buffer)
+    partition, settings, task, jvm, gpus = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with, args=(jvm,), name="jvm", daemon=True).start()
-    run_agent(partition, settings, task, jvm, _tell)
+    run_agent(partition, settings, task, jvm, _tell, gpus)
 
 
 def _tell() -> None:

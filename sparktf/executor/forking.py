@@ -119,14 +119,17 @@ def _key(environment: Mapping[str, str], also: Sequence[str]) -> str:
     return hashlib.sha256(json.dumps([sys.executable, alike, list(also)], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def wants_nursery(setting: Switch) -> bool:
-    """Returns whether to fork trainers here: `auto` means on Linux without visible GPUs."""
+def wants_nursery(setting: Switch, gpus: Sequence[str] | None = None) -> bool:
+    """Returns whether to fork trainers here: `auto` means on Linux without visible GPUs; see `sees_gpu`."""
     if setting != "auto":
         return setting == "on"
-    return sys.platform == "linux" and not sees_gpu()
+    return sys.platform == "linux" and not sees_gpu(gpus)
 
 
-def sees_gpu() -> bool:
+def sees_gpu(gpus: Sequence[str] | None = None) -> bool:
+    """Whether a trainer here sees a GPU: one of those that Spark gave its task, else any of this machine."""
+    if gpus is not None:
+        return bool(gpus)
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return False
     return any(found for pattern in _GPUS for found in Path("/dev").glob(pattern))

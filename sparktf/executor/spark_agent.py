@@ -8,7 +8,7 @@ from typing import Any
 from pyspark import TaskContext
 
 from sparktf.errors import LifecycleError
-from sparktf.executor.agent import AgentSettings, run_agent
+from sparktf.executor.agent import AgentSettings, gpus_of_task, run_agent
 
 
 def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) -> Iterator[int]:
@@ -21,11 +21,14 @@ def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) 
     context = TaskContext.get()
     if context is None:
         raise LifecycleError("an agent can only be started in a Spark task")
-    run_agent(partition, settings, context.taskAttemptId())
+    gpus = gpus_of_task(context.resources(), settings)
+    run_agent(partition, settings, context.taskAttemptId(), gpus=gpus)
     yield partition
 
 
 def agent_on_node(args: Mapping[str, Any], ctx: Any) -> None:
     """The function of TensorFlowOnSpark's nodes: an agent for the node, until the driver dismisses it."""
     context = TaskContext.get()
-    run_agent(int(ctx.executor_id), args["settings"], 0 if context is None else context.taskAttemptId())
+    settings = args["settings"]
+    gpus = gpus_of_task({} if context is None else context.resources(), settings)
+    run_agent(int(ctx.executor_id), settings, 0 if context is None else context.taskAttemptId(), gpus=gpus)

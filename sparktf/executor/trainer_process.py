@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -37,13 +38,22 @@ _MAX_ARENAS = 4
 class TrainerProcess:
     """Starts a trainer (`python -m sparktf.trainer` or a fork), watches it, stops it, and keeps its output."""
 
-    def __init__(self, spec: TrainerSpec, access: ControlAccess, base: Path, nursery: Nursery | None = None) -> None:
+    def __init__(
+        self,
+        spec: TrainerSpec,
+        access: ControlAccess,
+        base: Path,
+        nursery: Nursery | None = None,
+        gpus: Sequence[str] | None = None,
+    ) -> None:
         """Starts the process.
 
         Args:
             base: Folder for the process's work folder and log.
             nursery: Forks the process; if it cannot, the log says so, and the process is spawned.
+            gpus: See `trainer_environment`.
         """
+        self._gpus = gpus
         self.spec = spec
         name = trainer_name(**spec.sender)
         self._work = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base))
@@ -62,7 +72,7 @@ class TrainerProcess:
         if nursery is None:
             return None
         try:
-            return nursery.fork("sparktf.trainer", trainer_environment(self._work), log)
+            return nursery.fork("sparktf.trainer", trainer_environment(self._work, self._gpus), log)
         except OSError as e:
             said = f"sparktf: the nursery cannot fork this trainer, so that it starts slowly: {e}\n"
             print(said, end="", file=sys.stderr)
@@ -76,7 +86,7 @@ class TrainerProcess:
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=trainer_environment(self._work),
+            env=trainer_environment(self._work, self._gpus),
         )
 
     @property
@@ -159,20 +169,27 @@ class TrainerProcess:
         self._log.unlink(missing_ok=True)
 
 
-def trainer_environment(work: Path) -> dict[str, str]:
+def trainer_environment(work: Path, gpus: Sequence[str] | None = None) -> dict[str, str]:
     """Returns the child's environment, with this task's `sys.path`, so that `--py-files` and `--archives` work there.
 
     Temporary files go to the work folder: TensorFlow deletes its own only in an orderly exit, which no trainer makes.
+
+    Args:
+        gpus: The addresses of the GPUs that it may see, as Spark gave them to its task; None for all of its machine.
     """
     # Each arena of glibc keeps the memory that it once had. Fed rows pass through threads that come and go: with the
     # default of eight arenas for each core, a trainer's memory grew by half while 50 M rows passed.
     arenas = min(max(len(os.sched_getaffinity(0)) // 2, 1), _MAX_ARENAS)
     return {
         "MALLOC_ARENA_MAX": str(arenas),
+        # Else the first process of a GPU takes all of its memory; and addresses are those that its tools tell.
+        "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **os.environ,
         "PYTHONPATH": python_path(),
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(work),
+        **({} if gpus is None else {"CUDA_VISIBLE_DEVICES": ",".join(gpus)}),
     }
 
 

@@ -89,6 +89,8 @@ def submit(
             "submit.deploy_mode: cluster"
         )
     master.check_security(config)
+    if scoring is None:
+        master.check_gpus(config)
     programs = find_programs()
     if not dry_run:
         check_programs(config, programs)

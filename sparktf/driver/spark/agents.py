@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -13,6 +14,7 @@ from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.executor_python import unfit_python
+from sparktf.driver.spark.gpus import gpus_of
 from sparktf.driver.spark.jvm import is_stopped
 from sparktf.driver.spark.jvm_executors import partitions_at
 from sparktf.driver.spark.masters import Slots
@@ -64,7 +66,8 @@ class SparkAgents:
         self._context: SparkContext = spark.sparkContext
         self._count = count
         self._slots = slots
-        self._settings = settings
+        self._gpus = gpus_of(dict(self._context.getConf().getAll())) if not slots.master.runs_in_driver else None
+        self._settings = replace(settings, deals_gpus=self._gpus is not None)
         self._group = f"sparktf-agents-{uuid.uuid4().hex[:8]}"
         self._restarts = 0
         self._closing = False
@@ -140,8 +143,8 @@ class SparkAgents:
         try:
             context.setJobGroup(self._group, "sparktf node agents", interruptOnCancel=False)
             rdd = partitions_at(context, self._count, self._hosts)
-            if self._fills_executors() and not self._detached:
-                requests = TaskResourceRequests().cpus(self._slots.cores - self._feeders)
+            requests = self._requests()
+            if requests is not None:
                 rdd = rdd.withResources(ResourceProfileBuilder().require(requests).build)
             rdd.mapPartitionsWithIndex(task).collect()
             self._succeeded = self._detached
@@ -149,10 +152,20 @@ class SparkAgents:
             self._reason, self._cancelled = _first_line(e), _ALL_CANCELLED in _text_of(e)
             self._unfit = unfit_python(e, self._group)
 
+    def _requests(self) -> TaskResourceRequests | None:
+        """Returns the cores and GPUs that each agent asks for; None for those of any task."""
+        if self._slots.dynamic:  # a profile of its own would have Spark ask for new executors, which no other job uses
+            return None
+        fills = self._fills_executors() and not self._detached
+        if not fills and self._gpus is None:
+            return None
+        requests = TaskResourceRequests().cpus(self._slots.cores - self._feeders if fills else 1)
+        return requests if self._gpus is None else requests.resource("gpu", self._gpus.of_node)
+
     def _fills_executors(self) -> bool:
         """Whether each agent takes a whole executor, so that no two share one; `local[n]` has no task-only profiles."""
         slots = self._slots
-        if slots.dynamic:  # a profile of its own would have Spark ask for new executors, which no other job could use
+        if slots.dynamic:
             return False
         enough = slots.master.grants_executors or (slots.executors is not None and slots.executors >= self._count)
         return enough and not slots.master.runs_in_driver and slots.cores > 1

@@ -9,11 +9,13 @@ import importlib
 import importlib.metadata
 import importlib.util
 import threading
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.executor_python import unfit_python
+from sparktf.driver.spark.gpus import gpus_of
 from sparktf.driver.spark.masters import Slots
 from sparktf.driver.spark.reservations import Reservations, reserving
 from sparktf.errors import NodeLostError, PreflightError
@@ -70,7 +72,7 @@ class ClusterAgents:
         self._leaves_slots = slots.cores > 1
         self._spark = spark
         self._count = count
-        self._settings = settings
+        self._settings = replace(settings, deals_gpus=gpus_of(dict(spark.sparkContext.getConf().getAll())) is not None)
         self._reservations = reservations
         self._reserve_s = reserve_s
         self._closing = threading.Event()

@@ -15,6 +15,7 @@ from typing import ClassVar
 from sparktf.config.job import JobConfig
 from sparktf.config.nodes import NodeMemory
 from sparktf.driver.spark.encryption import check_encryption
+from sparktf.driver.spark.gpus import check_gpus
 from sparktf.driver.spark.yarn_memory import check_overhead
 from sparktf.driver.spark.yarn_settings import executors_at_first, protection, yarn_settings
 
@@ -85,6 +86,11 @@ class Master:
         Raises:
             PreflightError: the run would be less protected than Spark's traffic.
         """
+
+    def check_gpus(self, config: JobConfig) -> None:
+        """Refuses GPUs in a submission's settings that the nodes would not get. Raises `PreflightError`."""
+        if not self.runs_in_driver:
+            check_gpus(config.submit.conf, config.cluster)
 
 
 @dataclass(frozen=True, slots=True)
