@@ -24,7 +24,7 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.environment import hadoop_conf_dir
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
 from sparktf.submit.yarn import ResourceManagerApi
-from sparktf.told import told
+from sparktf.told import count_in_words, told
 
 Inspection: TypeAlias = Callable[[], Diagnosis]
 
@@ -178,4 +178,4 @@ def _show(diagnoses: Sequence[Diagnosis]) -> None:
         line.append(f" {one.subject:<{width}}  {one.found}", style="default")
         console.print(line)
     stops = sum(one.mark is Mark.STOP for one in diagnoses)
-    console.print("nothing that was looked at would stop a run" if not stops else f"{stops} would stop a run")
+    console.print("nothing that was looked at would stop a run" if not stops else f"{count_in_words(stops, 'thing')} would stop a run")

@@ -179,10 +179,10 @@ def judge_address(name: str, address: str | None, *, is_reached: bool) -> Diagno
         is_reached: Whether executors elsewhere reach a driver here by it.
     """
     if address is None or address.startswith("127."):
-        says = "resolves to no address" if address is None else f"is {address}, which is each machine itself"
+        says = "resolves to no address" if address is None else f"is {address}, which other machines cannot reach"
         told = f"this machine's name {name} {says}"
         if is_reached:
             mend = "give it an address of its own in /etc/hosts or DNS, or set SPARK_LOCAL_IP"
-            return note("ports", f"{told}, and executors elsewhere have to reach the driver here: {mend}")
-        return fine("ports", f"can listen; {told}, which matters to drivers here (client mode) alone")
+            return note("ports", f"{told}, but executors elsewhere connect to the driver here: {mend}")
+        return fine("ports", f"can listen; {told}: no matter, unless a driver here has executors elsewhere")
     return fine("ports", f"can listen; others reach this machine as {name} ({address})")

@@ -93,7 +93,7 @@ def test_people_get_a_line_for_each_thing_and_what_it_comes_to(
     monkeypatch.setenv("JAVA_HOME", "/no/java/here")
     assert main(["doctor"]) == 2
     *lines, last = capsys.readouterr().out.splitlines()
-    assert last == "1 would stop a run"
+    assert last == "1 thing would stop a run"
     (stopped,) = [line for line in lines if line.startswith("stop")]
     assert "Java" in stopped
     assert "JAVA_HOME=/no/java/here has no bin/java; Spark needs Java" in stopped
