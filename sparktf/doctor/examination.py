@@ -178,4 +178,8 @@ def _show(diagnoses: Sequence[Diagnosis]) -> None:
         line.append(f" {one.subject:<{width}}  {one.found}", style="default")
         console.print(line)
     stops = sum(one.mark is Mark.STOP for one in diagnoses)
-    console.print("nothing that was looked at would stop a run" if not stops else f"{count_in_words(stops, 'thing')} would stop a run")
+    console.print(
+        "nothing that was looked at would stop a run"
+        if not stops
+        else f"{count_in_words(stops, 'thing')} would stop a run"
+    )
