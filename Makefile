@@ -18,6 +18,7 @@ BIN := $(VENV)/bin
 AIRFLOW := .airflow
 MLFLOW := .mlflow
 CONNECTORS := .connectors
+SPARKS := .sparks
 PEERS := .peers
 PY := $(BIN)/python
 # Python compiles modules as they are first imported, and a run imports few of TensorFlow's.
@@ -118,6 +119,14 @@ test-more: java $(VENV)/.dev ## What make test leaves out, since other tests tel
 .PHONY: peers
 peers: java $(VENV)/.dev $(CONNECTORS)/.installed ## Ask the real TensorFlowOnSpark again what its scripts do, and record it
 	@PYTHONPATH=tests $(PY) -m integration.peers
+
+# The oldest and the newest of Spark 3.5, and the newest of 4.0 and 4.1; `make test` runs on the newest of all.
+# Before a release, and where sparktf/driver/spark/differences.py is touched: some ten minutes for each.
+ONLY ?= 3.5.1 3.5.9 4.0.5 4.1.4
+.PHONY: matrix
+matrix: java $(VENV)/.dev ## Feeds, filters, resume, killed executors, scoring and Spark ML on other Sparks: ONLY="3.5.9 4.0.5"
+	@$(AT_ONCE) classes
+	@$(PY) tests/matrix.py $(SPARKS) $(ONLY)
 
 # In no other target: it takes a night.
 .PHONY: flaky
@@ -293,7 +302,7 @@ bench-predict: java $(VENV)/.dev
 
 .PHONY: clean
 clean: ## Remove all that make has made
-	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(PEERS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
+	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(SPARKS) $(PEERS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true

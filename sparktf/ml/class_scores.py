@@ -108,4 +108,4 @@ def _over(chance: Column, threshold: Column) -> Column:
 
 def _greatest(values: Column) -> Column:
     """Returns the class of the greatest value, the first one of several, as a double."""
-    return (sql.array_position(values, sql.array_max(values)) - sql.lit(1)).cast("double")
+    return (sql.call_function("array_position", values, sql.array_max(values)) - sql.lit(1)).cast("double")

@@ -23,6 +23,7 @@ from sparktf.driver.source.choice import check_path
 from sparktf.driver.source.dataframe import filtered, open_dataframe, spark_errors
 from sparktf.driver.spark.application import file_systems_of
 from sparktf.driver.spark.feeders import explained
+from sparktf.driver.spark.jvm import ddl_of
 from sparktf.driver.spark.jvm_plans import input_files, root_paths
 from sparktf.errors import ColumnError, ConfigError
 from sparktf.nightly.foreknowledge import date_of, knows_later
@@ -187,7 +188,7 @@ def _make_table(spark: SparkSession, rows: DataFrame, table: str, column: str) -
         spark.createDataFrame([], schema).write.partitionBy(column).format("parquet").saveAsTable(table)
     else:
         by = quoted(column)
-        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({schema.toDDL()}) USING parquet PARTITIONED BY ({by})")
+        spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({ddl_of(schema)}) USING parquet PARTITIONED BY ({by})")
 
 
 def _spelling(spark: SparkSession) -> Callable[[str], str]:

@@ -79,8 +79,9 @@ class Sandbox:
         """Makes the folders.
 
         Args:
-            packages: Where another Spark is than the environment's own.
+            packages: Where another Spark is than this process's own.
         """
+        packages = packages or own_packages()
         self.folder = folder
         self.runs = folder / "runs"
         self.cwd = folder / "cwd"
@@ -150,6 +151,12 @@ class Sandbox:
         texts["executors"] = "\n".join(line for line in self.executor_logs().splitlines() if " INFO " not in line)
         said = "\n".join(f"--- {name}\n{_tail(text)}" for name, text in texts.items() if text)
         return f"{said}\n--- processes\n{self.family.doing()}"
+
+
+def own_packages() -> Path | None:
+    """Returns where this process's Spark lies, to whose processes it must be named; None if in the environment."""
+    packages = Path(pyspark.__file__).parents[1]
+    return None if packages.is_relative_to(sys.prefix) else packages
 
 
 def _tail(text: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 Java: TypeAlias = Any
 """An object of the JVM."""
@@ -46,6 +47,11 @@ def as_dict(found: Java) -> Java:
 def as_scala(values: list[Any]) -> Java:
     """Returns values as a sequence of Scala's."""
     return _converters().asScalaBuffer(values).toSeq()
+
+
+def ddl_of(schema: StructType) -> str:
+    """Returns columns as SQL writes them: "`a` BIGINT, `b` STRING". Spark 3.5's Python has no word for it."""
+    return str(java().org.apache.spark.sql.types.DataType.fromJson(schema.json()).toDDL())
 
 
 def empty_map() -> Java:
