@@ -23,7 +23,7 @@ from sparktf.hadoop import HadoopConf
 from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.environment import hadoop_conf_dir
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
-from sparktf.submit.yarn import ResourceManagerApi
+from sparktf.submit.yarn import ResourceManagerApi, queue_of
 from sparktf.told import count_in_words, told
 
 Inspection: TypeAlias = Callable[[], Diagnosis]
@@ -114,7 +114,7 @@ def _looks_at_cluster(
     if managers is not None:
         looks["YARN"] = functools.partial(hadoop_cluster.look_at_yarn, config, managers)
     if managers is not None and config is not None:
-        looks["queue"] = functools.partial(_queue, hadoop_cluster.queue_of(config), managers)
+        looks["queue"] = functools.partial(_queue, queue_of(config), managers)
     if managers is not None or hadoop_cluster.is_remote(hadoop):
         looks["Kerberos"] = functools.partial(_kerberos, config, hadoop)
         looks["clocks"] = functools.partial(_clocks, hadoop, managers)

@@ -25,7 +25,7 @@ from sparktf.storage.base import Storage
 from sparktf.storage.credentials import process_user
 from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.resource_managers import ResourceManagers
-from sparktf.submit.yarn import Queues, ResourceManagerApi, YarnHost, wait_for_resource_manager
+from sparktf.submit.yarn import Queues, ResourceManagerApi, YarnHost, queue_of, wait_for_resource_manager
 from sparktf.told import count_in_words
 
 _CALL_S = 4.0
@@ -152,11 +152,6 @@ def _check_containers(
                 f"the {container.what} needs {container.mib:,} MiB, but the largest host of YARN has "
                 f"{largest_host:,} MiB: lower {container.settings}"
             )
-
-
-def queue_of(config: JobConfig) -> str:
-    """Returns the queue that a run is submitted to."""
-    return config.submit.conf.get("spark.yarn.queue", config.submit.queue)
 
 
 def judge_queue(name: str, queues: Queues | None) -> Diagnosis:

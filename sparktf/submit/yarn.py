@@ -141,6 +141,11 @@ def parse_queues(scheduler: Mapping[str, Any]) -> Queues:
     return Queues(tuple(_leaves(scheduler)), complete=not made and bool(scheduler.get("queues")))
 
 
+def queue_of(config: JobConfig) -> str:
+    """Returns the queue that a run is submitted to."""
+    return config.submit.conf.get("spark.yarn.queue", config.submit.queue)
+
+
 def check_submission(config: JobConfig, managers: ResourceManagers, queues: Queues | None) -> None:
     """Refuses a submission that YARN would refuse, or never place.
 
@@ -148,7 +153,7 @@ def check_submission(config: JobConfig, managers: ResourceManagers, queues: Queu
         ConfigError: there is no such queue.
         PreflightError: a container is larger than the largest.
     """
-    name = config.submit.conf.get("spark.yarn.queue", config.submit.queue)
+    name = queue_of(config)
     queue = queues.find(name) if queues is not None else None
     # Placement rules may send applications for "default" to another queue.
     if queues is not None and queue is None and queues.complete and name != "default":
