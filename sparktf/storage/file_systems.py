@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from sparktf.errors import ConfigError
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Storage, Timeouts
-from sparktf.storage.credentials import Credentials, SimpleCredentials
+from sparktf.storage.credentials import Credentials, credentials_here
 from sparktf.storage.local import LocalStorage, local_path
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ class FileSystems:
         credentials: Credentials | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        """Connects to nothing yet; by default paths without a scheme are local, and authentication is simple."""
+        """Connects to nothing yet; by default paths without a scheme are local, and credentials are the process's."""
         self.hadoop = hadoop or HadoopConf()
-        self._credentials = credentials or SimpleCredentials()
+        self.credentials = credentials or credentials_here()
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.Lock()
         self._clusters: dict[str, HdfsStorage] = {}
@@ -76,7 +76,7 @@ class FileSystems:
         if scheme == "file" or (not scheme and self._is_local):
             return local_path(path) if self._is_local else f"file://{local_path(path)}"
         if not scheme:
-            absolute = path if path.startswith("/") else f"/user/{self._credentials.user()}/{path}"
+            absolute = path if path.startswith("/") else f"/user/{self.credentials.user()}/{path}"
             return self._default_cluster() + _tidy(absolute)
         if scheme not in _SUPPORTED:
             return path.rstrip("/")
@@ -104,9 +104,7 @@ class FileSystems:
                 # Imported late: its libraries take long to load in every process, and many runs need no cluster.
                 from sparktf.storage.hdfs.hdfs import open_cluster  # noqa: PLC0415
 
-                self._clusters[cluster] = open_cluster(
-                    scheme, authority, self.hadoop, self._credentials, self._timeouts
-                )
+                self._clusters[cluster] = open_cluster(scheme, authority, self.hadoop, self.credentials, self._timeouts)
             return self._clusters[cluster]
 
 

@@ -297,7 +297,7 @@ def open_cluster(
         urls = [f"{_WEB[scheme]}://{authority}"]
     else:
         urls = [node.http for node in hadoop.namenodes(authority)]
-        # hdfs-native takes its user from the environment, so it cannot act for another one.
-        if credentials.user() == process_user():
-            native = NativeClient(cluster, dict(hadoop.for_nodes().properties), timeouts.io_s)
+        # hdfs-native takes its user from the environment, so it cannot act for another one without a token of theirs.
+        if credentials.token_file() or credentials.user() == process_user():
+            native = NativeClient(cluster, dict(hadoop.for_nodes().properties), credentials, timeouts.io_s)
     return HdfsStorage(cluster, WebHdfs(cluster, urls, credentials, timeouts), native, timeouts)

@@ -221,12 +221,21 @@ class _Client(hdfs.Client):  # type: ignore[misc]
         return hdfs_path
 
     def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        response = self._signed(method, url, **kwargs)
+        if _refuses_token(response):
+            # It may have been renewed just now.
+            response.close()
+            self._credentials.forget()
+            response = self._signed(method, url, **kwargs)
+        _check(response, only_foreign=True)
+        return response
+
+    def _signed(self, method: str, url: str, **kwargs: Any) -> requests.Response:
         token = self._credentials.token(self._authority)
         who = {"delegation": token} if token else {"user.name": self._credentials.user()}
         kwargs["params"] = {**kwargs["params"], **who}
         kwargs["allow_redirects"] = False
         response: requests.Response = super()._request(method, url, **kwargs)
-        _check(response, only_foreign=True)
         return response
 
 
@@ -249,6 +258,10 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)
+
+
+def _refuses_token(response: requests.Response) -> bool:
+    return response.status_code in (401, 403) and b"InvalidToken" in response.content
 
 
 def _check(response: requests.Response, *, only_foreign: bool = False) -> None:
