@@ -19,6 +19,9 @@ _FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 _REFERENCE = re.compile(r"\$\{([^{}$\s]+)\}")
 _EXPANSIONS = 20  # as many as Hadoop makes
 
+HDFS_SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
+"""The schemes by which a cluster's HDFS is reached."""
+
 _RPC_PORT, _HTTP_PORT, _HTTPS_PORT = 8020, 9870, 9871
 
 _FOR_NODES = re.compile(r"^(fs\.|dfs\.|hadoop\.rpc\.protection$|hadoop\.security\.authentication$)")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sparktf.errors import ConfigError
-from sparktf.hadoop import HadoopConf
+from sparktf.hadoop import HDFS_SCHEMES, HadoopConf
 from sparktf.storage.base import Storage, Timeouts
 from sparktf.storage.credentials import Credentials, SimpleCredentials
 from sparktf.storage.local import LocalStorage, local_path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Hadoop prints a local path as "file:/x". Any other scheme needs "://": "day:1/part" is a relative path.
 _SCHEME = re.compile(r"^(file(?=:)|[a-z][a-z0-9+.-]*(?=://))", re.IGNORECASE)
 
-_SUPPORTED = ("file", "hdfs", "webhdfs", "swebhdfs")
+_SUPPORTED = ("file", *HDFS_SCHEMES)
 
 
 class FileSystems:
