@@ -24,6 +24,10 @@ HDFS_SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 
 _RPC_PORT, _HTTP_PORT, _HTTPS_PORT = 8020, 9870, 9871
 
+_UMASK = "fs.permissions.umask-mode"
+_OCTAL = re.compile(r"[0-7]{1,4}")
+_CLAUSE = re.compile(r"\s*([ugoa]*)([+=-])([rwx]*)\s*")
+
 _FOR_NODES = re.compile(r"^(fs\.|dfs\.|hadoop\.rpc\.protection$|hadoop\.security\.authentication$)")
 _SECRET_KEY = re.compile(
     r"passw|secret|token|credential|keytab|\bsas\b|(access|account|private|auth)[._-]?key|\.key$", re.I
@@ -86,6 +90,19 @@ class HadoopConf(Message):
     def default_fs(self) -> str:
         """The file system of paths without a scheme, e.g. "hdfs://nn:8020"; "file:///" by default."""
         return self.properties.get("fs.defaultFS") or self.properties.get("fs.default.name") or "file:///"
+
+    @property
+    def umask(self) -> int:
+        """The permissions that new files and folders do not have, as Hadoop's own clients take them.
+
+        Raises:
+            ConfigError: the configuration says none.
+        """
+        said = self.properties.get(_UMASK, "022")
+        found = umask_of(said)
+        if found is None:
+            raise ConfigError(f"{_UMASK}: {said!r} is no umask: write it as 027 or as u=rwx,g=rx,o=")
+        return found
 
     def __reduce__(self) -> tuple[Callable[[dict[str, str]], HadoopConf], tuple[dict[str, str]]]:
         return _of, (self.for_nodes().properties,)
@@ -179,6 +196,22 @@ def expand(properties: dict[str, str]) -> dict[str, str]:
         return value
 
     return {key: expanded(value) for key, value in properties.items()}
+
+
+def umask_of(text: str) -> int | None:
+    """Returns the umask that a text says: "027", or what is left to each, "u=rwx,g=rx,o="; None if it says none."""
+    if _OCTAL.fullmatch(text):
+        return int(text, 8) & 0o777
+    left = dict.fromkeys("ugo", 0)
+    for clause in text.split(","):
+        found = _CLAUSE.fullmatch(clause)
+        if found is None:
+            return None
+        who, how, what = found.groups()
+        # As in Hadoop, the last word about each counts, and "-" leaves nothing.
+        bits = 0 if how == "-" else sum({"r": 4, "w": 2, "x": 1}[letter] for letter in set(what))
+        left |= dict.fromkeys(who.replace("a", "ugo") or "ugo", bits)
+    return ~(left["u"] << 6 | left["g"] << 3 | left["o"]) & 0o777
 
 
 def _names(text: str) -> list[str]:

@@ -290,7 +290,11 @@ _WEB = {"webhdfs": "http", "swebhdfs": "https"}
 def open_cluster(
     scheme: str, authority: str, hadoop: HadoopConf, credentials: Credentials, timeouts: Timeouts
 ) -> HdfsStorage:
-    """Returns the storage of a cluster for hdfs, webhdfs or swebhdfs; connects to nothing yet."""
+    """Returns the storage of a cluster for hdfs, webhdfs or swebhdfs; connects to nothing yet.
+
+    Raises:
+        ConfigError: the configuration names the cluster in part only, or has no umask where it should.
+    """
     cluster = f"{scheme}://{authority}"
     native: NativeClient | None = None
     if scheme in _WEB:
@@ -300,4 +304,5 @@ def open_cluster(
         # hdfs-native takes its user from the environment, so it cannot act for another one.
         if credentials.user() == process_user():
             native = NativeClient(cluster, dict(hadoop.for_nodes().properties), timeouts.io_s)
-    return HdfsStorage(cluster, WebHdfs(cluster, urls, credentials, timeouts), native, timeouts)
+    web = WebHdfs(cluster, urls, credentials, timeouts, hadoop.umask)
+    return HdfsStorage(cluster, web, native, timeouts)

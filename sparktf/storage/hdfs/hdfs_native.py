@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +13,11 @@ import hdfs_native
 
 from sparktf.errors import StoragePermissionError
 from sparktf.storage.hdfs.hdfs_errors import kind_of_native
+
+# Named by none, it refuses files of encryption zones, which then the DataNodes decrypt (WebHDFS). It would take a key
+# server from HADOOP_CONF_DIR, and does not start with one that is no kms://.
+_NO_KEYS = {"hadoop.security.key.provider.path": ""}
+_ENCRYPTED = re.compile(r"encryption zone|File encryption")
 
 _T = TypeVar("_T")
 
@@ -124,7 +130,7 @@ class NativeClient:
     def __init__(self, url: str, properties: dict[str, str], stall_s: float, rest_s: float = 30.0) -> None:
         """Connects to nothing yet; `url` is "hdfs://host:port" or "hdfs://nameservice"."""
         self._url = url
-        self._properties = {**properties, "fs.defaultFS": url}
+        self._properties = {**properties, **_NO_KEYS, "fs.defaultFS": url}
         self._stall_s = stall_s
         self._rest_s = rest_s
         self._threads = CallThreads()
@@ -133,7 +139,7 @@ class NativeClient:
         self._rests_until_s = 0.0
 
     def open(self, path: str) -> NativeFile | None:
-        """Opens a file; None during a pause, or after a failure whose reason WebHDFS is to tell.
+        """Opens a file; None if it is encrypted, during a pause, or after a failure whose reason WebHDFS is to tell.
 
         Raises:
             FileNotFoundError: there is no file.
@@ -146,7 +152,7 @@ class NativeClient:
         except FileNotFoundError:
             raise
         except (StalledError, RuntimeError, OSError, ValueError) as error:
-            if kind_of_native(error) is not StoragePermissionError:
+            if kind_of_native(error) is not StoragePermissionError and not _ENCRYPTED.search(str(error)):
                 self.rest()
             return None
         return NativeFile(reader, self._threads, self._stall_s)

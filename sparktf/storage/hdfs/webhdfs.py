@@ -68,14 +68,18 @@ class Avoided:
 class WebHdfs:
     """The operations of WebHDFS on one cluster; paths are plain ("/x"). Thread-safe."""
 
-    def __init__(self, cluster: str, urls: Sequence[str], credentials: Credentials, timeouts: Timeouts) -> None:
+    def __init__(
+        self, cluster: str, urls: Sequence[str], credentials: Credentials, timeouts: Timeouts, umask: int
+    ) -> None:
         """Connects to nothing yet.
 
         Args:
             cluster: "hdfs://host:port", for messages, and as the service of tokens.
             urls: Web servers, any of which may be the active one.
+            umask: The permissions that new files and folders do not have.
         """
         self._cluster = cluster
+        self._new_file, self._new_folder = _permissions(0o666, umask), _permissions(0o777, umask)
         self._timeout = (timeouts.connect_s, timeouts.io_s)
         self._session = _new_session()
         self._client = _Client(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
@@ -94,7 +98,7 @@ class WebHdfs:
     def make_dirs(self, doing: str, path: str, *, for_path: str | None = None) -> None:
         """Makes a folder and those above it. Errors name `for_path`."""
         with self._errors(doing, for_path or path):
-            self._client._mkdirs(path)
+            self._client._mkdirs(path, **self._new_folder)
 
     def delete(self, path: str) -> None:
         """Deletes a path, if it exists."""
@@ -143,7 +147,8 @@ class WebHdfs:
         """Writes the new file `new` into an existing folder; `path` is for messages, and `content` has a length."""
         with self._errors(doing, path):
             with self._namenode(avoided):
-                answer = self._client._create(new, overwrite="false", createparent="false", **avoided.options())
+                options = {**self._new_file, **avoided.options()}
+                answer = self._client._create(new, overwrite="false", createparent="false", **options)
             location = answer.headers.get("Location") or answer.json()["Location"]
             with self._datanode(location, avoided):
                 # requests would send an empty iterable with chunked encoding.
@@ -278,6 +283,11 @@ def _new_session() -> requests.Session:
     for scheme in ("http://", "https://"):
         session.mount(scheme, HTTPAdapter(pool_connections=_POOL, pool_maxsize=_POOL))
     return session
+
+
+def _permissions(mode: int, umask: int) -> dict[str, str]:
+    """Returns the parameters as Hadoop's own clients do: default ACLs of a folder count in the umask's place."""
+    return {"permission": f"{mode & ~umask:o}", "unmaskedpermission": f"{mode:o}"}
 
 
 def _status(entry: dict[str, Any]) -> Status:
