@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ from minihadoop.config import MIB
 from minihadoop.daemons import TOOLS, java_command
 from minihadoop.environment import java_home
 from minihadoop.jars import resolve
+from minihadoop.tls import NAMENODE_HTTPS_PORT
 from minihadoop.web import get_json, request
-from sparktf.errors import ConfigError
+from sparktf.errors import ConfigError, StorageError
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Storage, Timeouts
 from sparktf.storage.file_systems import FileSystems
@@ -36,7 +38,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHadoop]:
     command = java_command(java_home(), resolve(print), folder, TOOLS["key"], create)
     subprocess.run(command, check=True, capture_output=True)
     settings = (("hadoop.security.key.provider.path", keys), ("fs.permissions.umask-mode", "007"))
-    config = ClusterConfig(f"test-{os.getpid()}-habits", hosts=3, replication=1, yarn=False, settings=settings)
+    name = f"test-{os.getpid()}-habits"
+    config = ClusterConfig(name, hosts=3, replication=1, yarn=False, settings=settings, https=True)
     try:
         yield up(config, print)
     finally:
@@ -84,6 +87,30 @@ def test_files_of_an_encryption_zone_are_read_and_written_in_clear_and_never_as_
     storage.write_bytes("/plain", DATA)
     assert native.open("/zone/ours") is None
     assert native.open("/plain") is not None
+
+
+def test_https_is_spoken_with_servers_that_the_clusters_truststore_has_and_with_no_others(
+    hadoop: MiniHadoop, conf: HadoopConf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = hadoop.config.master.fqdn
+    by_web = f"swebhdfs://{master}:{NAMENODE_HTTPS_PORT}/https"
+    trusting = FileSystems(conf, timeouts=HASTY)  # clients are told HTTPS_ONLY
+    trusting.open("/https").write_bytes("/https/x", DATA)
+    assert trusting.open(by_web).read_bytes(f"{by_web}/x") == DATA  # through a DataNode, to which it is redirected
+    strangers = HadoopConf(properties={k: v for k, v in conf.properties.items() if not k.startswith("ssl.")})
+    stranger = FileSystems(strangers, timeouts=HASTY)
+    before_s = time.monotonic()
+    with pytest.raises(StorageError, match=f"{by_web}/x: {master}: its certificate is not trusted: .*SSL_CERT_FILE"):
+        stranger.open(by_web).read_bytes(f"{by_web}/x")
+    assert time.monotonic() - before_s < HASTY.deadline_s / 2  # at once
+    monkeypatch.setenv("SSL_CERT_FILE", str(hadoop.folder.certificate))
+    knowing = FileSystems(strangers, timeouts=HASTY)
+    assert knowing.open(by_web).read_bytes(f"{by_web}/x") == DATA
+    at_address = f"swebhdfs://{hadoop.config.master.address}:{NAMENODE_HTTPS_PORT}/https/x"
+    with pytest.raises(
+        StorageError, match=r"its certificate is not trusted: IP address mismatch.*: name the server as"
+    ):
+        knowing.open(at_address).read_bytes(at_address)
 
 
 def test_new_files_and_folders_have_the_permissions_that_hadoops_own_clients_give(

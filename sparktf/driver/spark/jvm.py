@@ -131,8 +131,19 @@ def hadoop_xml(spark: SparkSession) -> str:
     """Returns the JVM's Hadoop configuration as files and `spark.hadoop.*` make it: XML; one call over py4j."""
     # hdfs-site.xml is only read once the JVM has had to do with HDFS.
     java().org.apache.hadoop.hdfs.HdfsConfiguration.init()
+    return _xml_of(_hadoop(spark))
+
+
+def ssl_client_xml(spark: SparkSession) -> str:
+    """Returns the ssl-client.xml of the JVM's class path, whatever its name is: XML, empty if there is none."""
+    found = java().org.apache.hadoop.conf.Configuration(False)
+    found.addResource(_hadoop(spark).get("hadoop.ssl.client.conf", "ssl-client.xml"))
+    return _xml_of(found)
+
+
+def _xml_of(configuration: Any) -> str:
     writer = java().java.io.StringWriter()
-    _hadoop(spark).writeXml(writer)
+    configuration.writeXml(writer)
     return str(writer.toString())
 
 

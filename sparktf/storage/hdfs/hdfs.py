@@ -26,6 +26,7 @@ from sparktf.storage.hdfs.hdfs_upload import BytesContent, Content, FileContent,
 from sparktf.storage.hdfs.webhdfs import Avoided, Status, WebHdfs
 from sparktf.storage.local import storage_errors, whole_file
 from sparktf.told import line_of_error
+from sparktf.trusted import trusted
 
 _COPY_NBYTES = 8 << 20
 
@@ -293,7 +294,7 @@ def open_cluster(
     """Returns the storage of a cluster for hdfs, webhdfs or swebhdfs; connects to nothing yet.
 
     Raises:
-        ConfigError: the configuration names the cluster in part only, or has no umask where it should.
+        ConfigError: the configuration names the cluster in part only, or has no umask or truststore where it says so.
     """
     cluster = f"{scheme}://{authority}"
     native: NativeClient | None = None
@@ -304,5 +305,7 @@ def open_cluster(
         # hdfs-native takes its user from the environment, so it cannot act for another one.
         if credentials.user() == process_user():
             native = NativeClient(cluster, dict(hadoop.for_nodes().properties), timeouts.io_s)
-    web = WebHdfs(cluster, urls, credentials, timeouts, hadoop.umask)
+    by_https = any(url.startswith("https:") for url in urls)
+    trust = trusted(hadoop.properties) if by_https else None
+    web = WebHdfs(cluster, urls, credentials, timeouts, hadoop.umask, trust)
     return HdfsStorage(cluster, web, native, timeouts)

@@ -26,6 +26,7 @@ from sparktf.errors import StorageError, StorageUnavailableError
 from sparktf.storage.base import Timeouts
 from sparktf.storage.credentials import Credentials
 from sparktf.storage.hdfs.hdfs_errors import error_type, reason_of
+from sparktf.trusted import untrusted
 
 _POOL = 32
 _CHUNK_NBYTES = 1 << 20
@@ -69,7 +70,13 @@ class WebHdfs:
     """The operations of WebHDFS on one cluster; paths are plain ("/x"). Thread-safe."""
 
     def __init__(
-        self, cluster: str, urls: Sequence[str], credentials: Credentials, timeouts: Timeouts, umask: int
+        self,
+        cluster: str,
+        urls: Sequence[str],
+        credentials: Credentials,
+        timeouts: Timeouts,
+        umask: int,
+        trust: ssl.SSLContext | None,
     ) -> None:
         """Connects to nothing yet.
 
@@ -77,11 +84,12 @@ class WebHdfs:
             cluster: "hdfs://host:port", for messages, and as the service of tokens.
             urls: Web servers, any of which may be the active one.
             umask: The permissions that new files and folders do not have.
+            trust: For HTTPS.
         """
         self._cluster = cluster
         self._new_file, self._new_folder = _permissions(0o666, umask), _permissions(0o777, umask)
         self._timeout = (timeouts.connect_s, timeouts.io_s)
-        self._session = _new_session()
+        self._session = _new_session(trust)
         self._client = _Client(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
 
     def status(self, doing: str, path: str, *, for_path: str | None = None) -> Status:
@@ -196,6 +204,8 @@ class WebHdfs:
             kind = error_type(error.exception or "", message)
             raise kind(f"cannot {doing} {self._cluster}{path}: {reason_of(message)}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            if why := untrusted(error):
+                raise StorageError(f"cannot {doing} {self._cluster}{path}: {_host_of(error)}: {why}") from error
             raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {_network_reason(error)}") from error
         except (KeyError, ValueError) as error:
             raise StorageError(f"cannot {doing} {self._cluster}{path}: the server does not speak WebHDFS") from error
@@ -273,15 +283,30 @@ def _check(response: requests.Response, *, only_foreign: bool = False) -> None:
     raise hdfs.HdfsError(message, exception=exception)
 
 
-def _new_session() -> requests.Session:
+class _Adapter(HTTPAdapter):
+    """Connections; those by HTTPS to servers that `trust` knows, where requests has a list of its own."""
+
+    def __init__(self, trust: ssl.SSLContext | None) -> None:
+        self._trust = trust
+        super().__init__(pool_connections=_POOL, pool_maxsize=_POOL)
+
+    def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> tuple[Any, Any]:
+        host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
+        return host, {"ssl_context": self._trust, "cert_reqs": "CERT_REQUIRED"}
+
+    def cert_verify(self, conn: Any, *args: Any, **kwargs: Any) -> None:
+        del args, kwargs
+        conn.cert_reqs = "CERT_REQUIRED"
+
+
+def _new_session(trust: ssl.SSLContext | None) -> requests.Session:
     session = requests.Session()
     # Ignore proxies and .netrc of the environment: they are not meant for the cluster.
     session.trust_env = False
-    session.verify = ssl.get_default_verify_paths().cafile or True
     # Hadoop's authentication cookie would keep the first user.
     session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
     for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_connections=_POOL, pool_maxsize=_POOL))
+        session.mount(scheme, _Adapter(trust))
     return session
 
 
@@ -325,6 +350,11 @@ def _network_reason(error: BaseException) -> str:
         ("Network is unreachable", "the network is unreachable"),
     ):
         if sign in text:
-            host = getattr(getattr(error, "request", None), "url", None)
-            return f"{reason} ({_host(host)})" if host else reason
+            host = _host_of(error)
+            return f"{reason} ({host})" if host else reason
     return reason_of(text)
+
+
+def _host_of(error: BaseException) -> str:
+    url = getattr(getattr(error, "request", None), "url", None)
+    return _host(url) if url else ""
