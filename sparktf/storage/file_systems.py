@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sparktf.errors import ConfigError
-from sparktf.hadoop import HadoopConf
+from sparktf.hadoop import HDFS_SCHEMES, HadoopConf
 from sparktf.storage.base import Storage, Timeouts
 from sparktf.storage.credentials import Credentials, credentials_here
 from sparktf.storage.local import LocalStorage, local_path
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
     from sparktf.storage.hdfs.hdfs import HdfsStorage
 
 # Hadoop prints a local path as "file:/x". Any other scheme needs "://": "day:1/part" is a relative path.
+# Below it, HDFS shows encrypted files as they lie on disk.
+_RAW = "/.reserved/raw"
 _SCHEME = re.compile(r"^(file(?=:)|[a-z][a-z0-9+.-]*(?=://))", re.IGNORECASE)
 
-_SUPPORTED = ("file", "hdfs", "webhdfs", "swebhdfs")
+_SUPPORTED = ("file", *HDFS_SCHEMES)
 
 
 class FileSystems:
@@ -67,7 +69,7 @@ class FileSystems:
         then mean another file system. Nothing is percent-decoded.
 
         Raises:
-            ConfigError: the path is empty, or names no cluster.
+            ConfigError: the path is empty, names no cluster, or would show encrypted files without decrypting them.
         """
         if not path.strip():
             raise ConfigError("a path is empty: name a file or folder")
@@ -77,12 +79,12 @@ class FileSystems:
             return local_path(path) if self._is_local else f"file://{local_path(path)}"
         if not scheme:
             absolute = path if path.startswith("/") else f"/user/{self.credentials.user()}/{path}"
-            return self._default_cluster() + _tidy(absolute)
+            return self._default_cluster() + _not_raw(path, _tidy(absolute))
         if scheme not in _SUPPORTED:
             return path.rstrip("/")
         authority = _authority(path)
         cluster = f"{scheme}://{authority}" if authority else self._default_cluster(scheme, path)
-        return cluster + _tidy(_below(path))
+        return cluster + _not_raw(path, _tidy(_below(path)))
 
     @property
     def _is_local(self) -> bool:
@@ -135,3 +137,11 @@ def _below(url: str) -> str:
 def _tidy(absolute: str) -> str:
     """Returns an absolute path without "//", "/./" and "/x/../"; "" for the root."""
     return "/" + posixpath.normpath(absolute).strip("/") if absolute.strip("/") else ""
+
+
+def _not_raw(path: str, absolute: str) -> str:
+    if f"{absolute}/".startswith(f"{_RAW}/"):
+        raise ConfigError(
+            f"{path}: {_RAW} shows encrypted files as they lie on disk: write {absolute.removeprefix(_RAW) or '/'}"
+        )
+    return absolute

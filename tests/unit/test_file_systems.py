@@ -95,6 +95,15 @@ class TestPaths:
         with pytest.raises(ConfigError, match=r"^viewfs://c/x: viewfs:// is not supported"):
             file_systems("viewfs://c").open("/x")
 
+    @pytest.mark.parametrize(
+        ("path", "instead"),
+        [("/.reserved/raw/zone/x", "/zone/x"), ("hdfs://nn//.reserved/./raw/zone/", "/zone"), ("/.reserved/raw", "/")],
+    )
+    def test_files_are_not_shown_encrypted(self, path: str, instead: str) -> None:
+        with pytest.raises(ConfigError, match=rf"^{path}: /.reserved/raw shows encrypted files .*: write {instead}$"):
+            file_systems().open(path)
+        assert file_systems().normalise("/.reserved/rawdata") == "hdfs://nn:8020/.reserved/rawdata"
+
 
 class TestHadoopConf:
     def test_files_are_read_and_references_expanded(self, tmp_path: Path) -> None:
@@ -155,6 +164,32 @@ class TestHadoopConf:
             "dfs.ha.namenodes.lake",
             "hadoop.rpc.protection",
         }
+
+    @pytest.mark.parametrize(
+        ("said", "umask"),
+        [
+            ("022", 0o022),
+            ("7", 0o007),
+            ("0027", 0o027),
+            ("u=rwx,g=rwx,o=", 0o007),
+            ("a=rx, u=rwx", 0o022),
+            ("g+w,u=rwx", 0o057),
+            # Hadoop's own client makes a folder of 700 and one of 255 of these.
+            ("u=rwx,g=rwx,g-w,o=", 0o077),
+            ("a=rx,u+w", 0o522),
+        ],
+    )
+    def test_a_umask_is_said_as_in_hadoop(self, said: str, umask: int) -> None:
+        assert HadoopConf(properties={"fs.permissions.umask-mode": said}).umask == umask
+
+    def test_without_a_umask_others_may_read(self) -> None:
+        assert HadoopConf().umask == 0o022
+
+    @pytest.mark.parametrize("said", ["", "9", "rwx", "12345", "u=rwt"])
+    def test_a_umask_that_is_none_is_named_before_anything_is_written(self, said: str) -> None:
+        conf = HadoopConf(properties={"fs.permissions.umask-mode": said})
+        with pytest.raises(ConfigError, match=f"^fs.permissions.umask-mode: '{said}' is no umask: write it as 027"):
+            FileSystems(conf).open("hdfs://nn/x")
 
 
 class TestNameNodes:

@@ -56,6 +56,7 @@ def _asked_for(arguments: argparse.Namespace) -> dict[str, Any]:
         "secure": arguments.secure or None,
         "host_vcores": arguments.host_vcores,
         "user_namespace": arguments.user_namespace or None,
+        "https": arguments.https or None,
     }
     asked["secure"] = arguments.secure or None
     if arguments.set:
@@ -209,5 +210,6 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", metavar="KEY=VALUE", help="a Hadoop property over those of minihadoop"
     )
     parser.add_argument("--secure", action="store_true", help="Kerberos, users alice and bob, privacy on the wire")
+    parser.add_argument("--https", action="store_true", help="HDFS speaks HTTPS, and clients are told that it is all")
     parser.add_argument("--user-namespace", action="store_true", help="do without root's rights, even as root")
     parser.set_defaults(run=_up)

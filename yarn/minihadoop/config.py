@@ -54,6 +54,7 @@ class ClusterConfig:
         yarn: Whether there is YARN beside HDFS: half of the daemons.
         secure: Whether all ask for Kerberos tickets, with a key distribution centre on `master`, users `alice` and
             `bob`, and privacy on the wire. Of log aggregation and clients' retries, it has none.
+        https: Whether HDFS speaks HTTPS, too, and its clients are told that it speaks nothing else.
 
     Raises:
         RefusedError: A value makes no cluster.
@@ -69,6 +70,7 @@ class ClusterConfig:
     user_namespace: bool = False
     yarn: bool = True
     secure: bool = False
+    https: bool = False
 
     def __post_init__(self) -> None:
         check_name(self.name)

@@ -33,6 +33,8 @@ TOOLS = {
     "fs": "org.apache.hadoop.fs.FsShell",
     "dfsadmin": "org.apache.hadoop.hdfs.tools.DFSAdmin",
     "fsck": "org.apache.hadoop.hdfs.tools.DFSck",
+    "key": "org.apache.hadoop.crypto.key.KeyShell",
+    "crypto": "org.apache.hadoop.hdfs.tools.CryptoAdmin",
     "application": "org.apache.hadoop.yarn.client.cli.ApplicationCLI",
     "node": "org.apache.hadoop.yarn.client.cli.NodeCLI",
     "logs": "org.apache.hadoop.yarn.client.cli.LogsCLI",

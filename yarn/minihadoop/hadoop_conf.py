@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from minihadoop import secure_conf
+from minihadoop import secure_conf, tls
 from minihadoop.config import MIB, ClusterConfig, Host
 from minihadoop.layout import ClusterFolder
 from minihadoop.secure_conf import Value
@@ -50,6 +50,9 @@ def write_conf(config: ClusterConfig, folder: ClusterFolder, host: Host) -> None
         files["core-site.xml"] |= secure_conf.core(folder, host)
         files["hdfs-site.xml"] |= secure_conf.hdfs(folder, host)
         files["yarn-site.xml"] |= secure_conf.yarn(folder, host)
+    if config.https:
+        files |= tls.core_files(folder)
+        files["hdfs-site.xml"] |= tls.hdfs(config, host)
     for key, value in config.settings:
         files[_file_of(key)][key] = value
     for name, properties in files.items():

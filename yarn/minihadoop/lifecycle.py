@@ -22,6 +22,7 @@ from minihadoop.layout import ClusterFolder
 from minihadoop.namespaces import command_in, edge_options
 from minihadoop.prerequisites import check_curl, check_java, check_tools
 from minihadoop.processes import State, end_all, holder, holder_name, recorded, spawn
+from minihadoop.tls import create_certificates
 from minihadoop.waiting import wait_for
 
 START_DEADLINE_S = 120.0
@@ -119,6 +120,8 @@ def _start(
     began = time.monotonic()
     report(f"starting Hadoop {hadoop_version()}, cluster {config.name}: {config.hosts} hosts")
     folder.create(config)
+    if config.https:
+        create_certificates(config, folder)
     for host in config.all_hosts:
         write_conf(config, folder, host)
     if config.secure:

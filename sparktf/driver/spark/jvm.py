@@ -132,8 +132,19 @@ def hadoop_xml(spark: SparkSession) -> str:
     """Returns the JVM's Hadoop configuration as files and `spark.hadoop.*` make it: XML; one call over py4j."""
     # hdfs-site.xml is only read once the JVM has had to do with HDFS.
     java().org.apache.hadoop.hdfs.HdfsConfiguration.init()
+    return _xml_of(hadoop_of(spark))
+
+
+def ssl_client_xml(spark: SparkSession) -> str:
+    """Returns the ssl-client.xml of the JVM's class path, whatever its name is: XML, empty if there is none."""
+    found = java().org.apache.hadoop.conf.Configuration(False)
+    found.addResource(hadoop_of(spark).get("hadoop.ssl.client.conf", "ssl-client.xml"))
+    return _xml_of(found)
+
+
+def _xml_of(configuration: Any) -> str:
     writer = java().java.io.StringWriter()
-    hadoop_of(spark).writeXml(writer)
+    configuration.writeXml(writer)
     return str(writer.toString())
 
 

@@ -26,6 +26,7 @@ from sparktf.storage.hdfs.hdfs_upload import BytesContent, Content, FileContent,
 from sparktf.storage.hdfs.webhdfs import Avoided, Status, WebHdfs
 from sparktf.storage.local import storage_errors, whole_file
 from sparktf.told import line_of_error
+from sparktf.trusted import trusted
 
 _COPY_NBYTES = 8 << 20
 
@@ -290,7 +291,11 @@ _WEB = {"webhdfs": "http", "swebhdfs": "https"}
 def open_cluster(
     scheme: str, authority: str, hadoop: HadoopConf, credentials: Credentials, timeouts: Timeouts
 ) -> HdfsStorage:
-    """Returns the storage of a cluster for hdfs, webhdfs or swebhdfs; connects to nothing yet."""
+    """Returns the storage of a cluster for hdfs, webhdfs or swebhdfs; connects to nothing yet.
+
+    Raises:
+        ConfigError: the configuration names the cluster in part only, or has no umask or truststore where it says so.
+    """
     cluster = f"{scheme}://{authority}"
     native: NativeClient | None = None
     if scheme in _WEB:
@@ -300,4 +305,7 @@ def open_cluster(
         # hdfs-native takes its user from the environment, so it cannot act for another one without a token of theirs.
         if credentials.token_file() or credentials.user() == process_user():
             native = NativeClient(cluster, dict(hadoop.for_nodes().properties), credentials, timeouts.io_s)
-    return HdfsStorage(cluster, WebHdfs(cluster, urls, credentials, timeouts), native, timeouts)
+    by_https = any(url.startswith("https:") for url in urls)
+    trust = trusted(hadoop.properties) if by_https else None
+    web = WebHdfs(cluster, urls, credentials, timeouts, hadoop.umask, trust)
+    return HdfsStorage(cluster, web, native, timeouts)

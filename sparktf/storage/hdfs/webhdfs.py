@@ -26,6 +26,7 @@ from sparktf.errors import StorageError, StorageUnavailableError
 from sparktf.storage.base import Timeouts
 from sparktf.storage.credentials import Credentials
 from sparktf.storage.hdfs.hdfs_errors import error_type, reason_of
+from sparktf.trusted import untrusted
 
 _POOL = 32
 _CHUNK_NBYTES = 1 << 20
@@ -68,16 +69,27 @@ class Avoided:
 class WebHdfs:
     """The operations of WebHDFS on one cluster; paths are plain ("/x"). Thread-safe."""
 
-    def __init__(self, cluster: str, urls: Sequence[str], credentials: Credentials, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        urls: Sequence[str],
+        credentials: Credentials,
+        timeouts: Timeouts,
+        umask: int,
+        trust: ssl.SSLContext | None,
+    ) -> None:
         """Connects to nothing yet.
 
         Args:
             cluster: "hdfs://host:port", for messages, and as the service of tokens.
             urls: Web servers, any of which may be the active one.
+            umask: The permissions that new files and folders do not have.
+            trust: For HTTPS.
         """
         self._cluster = cluster
+        self._new_file, self._new_folder = _permissions(0o666, umask), _permissions(0o777, umask)
         self._timeout = (timeouts.connect_s, timeouts.io_s)
-        self._session = _new_session()
+        self._session = _new_session(trust)
         self._client = _Client(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
 
     def status(self, doing: str, path: str, *, for_path: str | None = None) -> Status:
@@ -94,7 +106,7 @@ class WebHdfs:
     def make_dirs(self, doing: str, path: str, *, for_path: str | None = None) -> None:
         """Makes a folder and those above it. Errors name `for_path`."""
         with self._errors(doing, for_path or path):
-            self._client._mkdirs(path)
+            self._client._mkdirs(path, **self._new_folder)
 
     def delete(self, path: str) -> None:
         """Deletes a path, if it exists."""
@@ -143,7 +155,8 @@ class WebHdfs:
         """Writes the new file `new` into an existing folder; `path` is for messages, and `content` has a length."""
         with self._errors(doing, path):
             with self._namenode(avoided):
-                answer = self._client._create(new, overwrite="false", createparent="false", **avoided.options())
+                options = {**self._new_file, **avoided.options()}
+                answer = self._client._create(new, overwrite="false", createparent="false", **options)
             location = answer.headers.get("Location") or answer.json()["Location"]
             with self._datanode(location, avoided):
                 # requests would send an empty iterable with chunked encoding.
@@ -191,6 +204,8 @@ class WebHdfs:
             kind = error_type(error.exception or "", message)
             raise kind(f"cannot {doing} {self._cluster}{path}: {reason_of(message)}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
+            if why := untrusted(error):
+                raise StorageError(f"cannot {doing} {self._cluster}{path}: {_host_of(error)}: {why}") from error
             raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {_network_reason(error)}") from error
         except (KeyError, ValueError) as error:
             raise StorageError(f"cannot {doing} {self._cluster}{path}: the server does not speak WebHDFS") from error
@@ -281,16 +296,36 @@ def _check(response: requests.Response, *, only_foreign: bool = False) -> None:
     raise hdfs.HdfsError(message, exception=exception)
 
 
-def _new_session() -> requests.Session:
+class _Adapter(HTTPAdapter):
+    """Connections; those by HTTPS to servers that `trust` knows, where requests has a list of its own."""
+
+    def __init__(self, trust: ssl.SSLContext | None) -> None:
+        self._trust = trust
+        super().__init__(pool_connections=_POOL, pool_maxsize=_POOL)
+
+    def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> tuple[Any, Any]:
+        host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
+        return host, {"ssl_context": self._trust, "cert_reqs": "CERT_REQUIRED"}
+
+    def cert_verify(self, conn: Any, *args: Any, **kwargs: Any) -> None:
+        del args, kwargs
+        conn.cert_reqs = "CERT_REQUIRED"
+
+
+def _new_session(trust: ssl.SSLContext | None) -> requests.Session:
     session = requests.Session()
     # Ignore proxies and .netrc of the environment: they are not meant for the cluster.
     session.trust_env = False
-    session.verify = ssl.get_default_verify_paths().cafile or True
     # Hadoop's authentication cookie would keep the first user.
     session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
     for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_connections=_POOL, pool_maxsize=_POOL))
+        session.mount(scheme, _Adapter(trust))
     return session
+
+
+def _permissions(mode: int, umask: int) -> dict[str, str]:
+    """Returns the parameters as Hadoop's own clients do: default ACLs of a folder count in the umask's place."""
+    return {"permission": f"{mode & ~umask:o}", "unmaskedpermission": f"{mode:o}"}
 
 
 def _status(entry: dict[str, Any]) -> Status:
@@ -328,6 +363,11 @@ def _network_reason(error: BaseException) -> str:
         ("Network is unreachable", "the network is unreachable"),
     ):
         if sign in text:
-            host = getattr(getattr(error, "request", None), "url", None)
-            return f"{reason} ({_host(host)})" if host else reason
+            host = _host_of(error)
+            return f"{reason} ({host})" if host else reason
     return reason_of(text)
+
+
+def _host_of(error: BaseException) -> str:
+    url = getattr(getattr(error, "request", None), "url", None)
+    return _host(url) if url else ""
