@@ -30,6 +30,9 @@ from sparktf.storage.hdfs.hdfs_errors import error_type, reason_of
 _POOL = 32
 _CHUNK_NBYTES = 1 << 20
 _NONE_LEFT = re.compile(r"not excluded nodes|excludeDatanodes=\S")
+_ONCE = ("RENAME",)
+"""Done twice they fail the second time: after a lost answer it is the caller who finds out, before another NameNode is
+asked."""
 _OCTETS = {"content-type": "application/octet-stream"}
 
 
@@ -76,6 +79,7 @@ class WebHdfs:
             urls: Web servers, any of which may be the active one.
         """
         self._cluster = cluster
+        self._several = len(urls) > 1
         self._timeout = (timeouts.connect_s, timeouts.io_s)
         self._session = _new_session()
         self._client = _Client(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
@@ -112,7 +116,7 @@ class WebHdfs:
             return max(left, 0) // int(usual["replication"])
 
     def rename(self, doing: str, source: str, target: str, *, overwrite: bool) -> bool:
-        """Renames; returns False if the server ignored the options (HttpFS)."""
+        """Renames, by a single request that may be done; returns False if the server ignored the options (HttpFS)."""
         options = "OVERWRITE" if overwrite else "NONE"
         with self._errors(doing, target):
             answer = self._client._rename(source, destination=target, renameoptions=options)
@@ -189,11 +193,22 @@ class WebHdfs:
         except hdfs.HdfsError as error:
             message = error.message.decode(errors="replace") if isinstance(error.message, bytes) else str(error.message)
             kind = error_type(error.exception or "", message)
-            raise kind(f"cannot {doing} {self._cluster}{path}: {reason_of(message)}") from error
+            raise kind(f"cannot {doing} {self._cluster}{path}: {self._reason(error, message)}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {_network_reason(error)}") from error
+            others = ", and no other NameNode is active" if self._several and _is_of_namenode(error) else ""
+            reason = f"{_network_reason(error)}{others}"
+            raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {reason}") from error
         except (KeyError, ValueError) as error:
             raise StorageError(f"cannot {doing} {self._cluster}{path}: the server does not speak WebHDFS") from error
+
+    def _reason(self, error: hdfs.HdfsError, message: str) -> str:
+        if not str(error.exception or "").endswith("StandbyException"):
+            return reason_of(message)
+        return (
+            "none of its NameNodes is active"
+            if self._several
+            else "this NameNode stands by: name the name service instead (dfs.nameservices), as in hdfs://<service>/..."
+        )
 
 
 class _Client(hdfs.Client):  # type: ignore[misc]
@@ -225,7 +240,15 @@ class _Client(hdfs.Client):  # type: ignore[misc]
         who = {"delegation": token} if token else {"user.name": self._credentials.user()}
         kwargs["params"] = {**kwargs["params"], **who}
         kwargs["allow_redirects"] = False
-        response: requests.Response = super()._request(method, url, **kwargs)
+        try:
+            response: requests.Response = super()._request(method, url, **kwargs)
+        except (requests.ConnectionError, requests.Timeout) as error:
+            if kwargs["params"]["op"] not in _ONCE:
+                raise  # HdfsCLI asks the next NameNode
+            with self._lock:
+                if url.startswith(self._urls[0]):
+                    self._urls.rotate(-1)
+            raise requests.RequestException(str(error), request=error.request) from error
         _check(response, only_foreign=True)
         return response
 
@@ -301,6 +324,12 @@ def _addresses(host: str) -> list[str]:
         return sorted({str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
     except OSError:
         return []
+
+
+def _is_of_namenode(error: BaseException) -> bool:
+    """Whether it was a NameNode that was not reached; a DataNode's requests follow a redirect."""
+    url = getattr(getattr(error, "request", None), "url", None) or ""
+    return "/webhdfs/v1" in url and "namenoderpcaddress=" not in url
 
 
 def _network_reason(error: BaseException) -> str:
