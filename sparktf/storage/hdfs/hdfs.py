@@ -298,7 +298,9 @@ def open_cluster(
     """
     cluster = f"{scheme}://{authority}"
     native: NativeClient | None = None
-    if scheme in _WEB:
+    if scheme in _WEB and hadoop.is_name_service(authority):
+        urls = [node.http for node in hadoop.namenodes(authority, _WEB[scheme])]
+    elif scheme in _WEB:
         urls = [f"{_WEB[scheme]}://{authority}"]
     else:
         urls = [node.http for node in hadoop.namenodes(authority)]

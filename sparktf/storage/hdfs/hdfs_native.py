@@ -59,7 +59,7 @@ class WatchedCall(Generic[_T]):
         Raises:
             StalledError: there was no progress for `stall_s`; the call is abandoned.
         """
-        seen = -1
+        seen = 0
         while not self._done.wait(stall_s):
             if self.progress == seen:
                 self.abandoned = True
