@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
@@ -123,36 +124,58 @@ class HadoopConf(Message):
             }
         )
 
-    def namenodes(self, authority: str) -> tuple[NameNode, ...]:
+    def is_name_service(self, authority: str) -> bool:
+        """Whether it is the name of a name service, and no host."""
+        properties = self.properties
+        return authority in _names(properties.get("dfs.nameservices", "")) or (
+            f"dfs.ha.namenodes.{authority}" in properties
+        )
+
+    def cluster_of(self, authority: str) -> str:
+        """Returns one name for a cluster, whichever port, protocol or NameNode of it is named: its service, or host."""
+        if self.is_name_service(authority):
+            return authority
+        host = authority.rpartition("@")[2].partition(":")[0].lower()
+        for service in _names(self.properties.get("dfs.nameservices", "")):
+            with suppress(ConfigError):
+                if any(node.rpc.partition(":")[0].lower() == host for node in self.namenodes(service)):
+                    return service
+        return host
+
+    def namenodes(self, authority: str, scheme: str = "") -> tuple[NameNode, ...]:
         """Returns the NameNodes of "host", "host:port" or a name service, in the configured order.
+
+        Args:
+            scheme: "http" or "https", of `NameNode.http`; by default what `dfs.http.policy` says.
 
         Raises:
             ConfigError: the name service is configured in part only.
         """
         properties = self.properties
-        if authority in _names(properties.get("dfs.nameservices", "")) or f"dfs.ha.namenodes.{authority}" in properties:
+        if self.is_name_service(authority):
             ids = _names(properties.get(f"dfs.ha.namenodes.{authority}", ""))
             suffixes = [f".{authority}.{name}" for name in ids] or [f".{authority}"]
-            return tuple(self._namenode(suffix, authority) for suffix in suffixes)
+            return tuple(self._namenode(suffix, authority, scheme) for suffix in suffixes)
         rpc = authority if _port(authority) else f"{authority}:{_RPC_PORT}"
         for suffix in self._suffixes():
             if properties.get(f"dfs.namenode.rpc-address{suffix}") == rpc:
-                return (NameNode(rpc, self._http(suffix, rpc)),)
+                return (NameNode(rpc, self._http(suffix, rpc, scheme)),)
         # An address that no key is about is a NameNode with Hadoop's usual ports.
         own = "" if "dfs.namenode.rpc-address" not in properties and self._is_default(rpc) else None
-        return (NameNode(rpc, self._http(own, rpc)),)
+        return (NameNode(rpc, self._http(own, rpc, scheme)),)
 
-    def _namenode(self, suffix: str, authority: str) -> NameNode:
+    def _namenode(self, suffix: str, authority: str, scheme: str) -> NameNode:
         rpc = self.properties.get(f"dfs.namenode.rpc-address{suffix}")
         if not rpc:
             key = f"dfs.namenode.rpc-address{suffix}"
             raise ConfigError(f"hdfs://{authority}: the Hadoop configuration has no {key}: add it to hdfs-site.xml")
-        return NameNode(rpc, self._http(suffix, rpc))
+        return NameNode(rpc, self._http(suffix, rpc, scheme))
 
-    def _http(self, suffix: str | None, rpc: str) -> str:
+    def _http(self, suffix: str | None, rpc: str, scheme: str) -> str:
         """Returns the URL of a NameNode's web server; by default the usual port at the host of its RPC address."""
         secure = self.properties.get("dfs.http.policy", "").upper() == "HTTPS_ONLY"
-        scheme, default = ("https", _HTTPS_PORT) if secure else ("http", _HTTP_PORT)
+        scheme = scheme or ("https" if secure else "http")
+        default = _HTTPS_PORT if scheme == "https" else _HTTP_PORT
         found = "" if suffix is None else self.properties.get(f"dfs.namenode.{scheme}-address{suffix}", "")
         host, _, port = found.rpartition(":")
         if host in ("", "0.0.0.0"):

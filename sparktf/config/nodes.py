@@ -28,8 +28,9 @@ class ClusterConfig(Section):
 
     strategy: Strategy = Field(
         default="multi_worker_mirrored",
-        description="`single`: one process; `mirrored`: devices of one node; `multi_worker_mirrored`: several nodes; "
-        "`parameter_server`: several nodes whose updates do not wait for each other: [async.md](async.md).",
+        description="`single`: one process; `mirrored`: devices of one node; `multi_worker_mirrored`: several nodes, "
+        "each with its devices; `parameter_server`: several nodes whose updates do not wait for each other: "
+        "[async.md](async.md).",
     )
     engine: Literal["spark", "tensorflowonspark"] = Field(
         default="spark",
@@ -54,7 +55,9 @@ class ClusterConfig(Section):
         "`parameter_server` it also goes on with as few.",
     )
     devices: PositiveInt = Field(
-        default=1, description="Devices of a `mirrored` node. Without GPUs: logical CPU devices."
+        default=1,
+        description="Devices on which each node trains, under `mirrored` and `multi_worker_mirrored`: its GPUs, or "
+        "logical devices of its CPU.",
     )
     placement: Literal["data", "any"] = Field(
         default="data",
@@ -175,12 +178,12 @@ class ClusterConfig(Section):
         """The number of model replicas that take part in an update."""
         if not self.updates_together:
             return 1
-        return self.devices if self.traits.splits_devices else self.shape.workers
+        return self.shape.workers * self.devices
 
     @model_validator(mode="after")
     def _sizes_agree(self) -> Self:
         if self.devices > 1 and not self.traits.splits_devices:
-            raise ValueError(f"devices: {self.devices} needs strategy: mirrored")
+            raise ValueError(f"devices: {self.devices} needs strategy: mirrored or multi_worker_mirrored")
         if self.traits.has_servers and not self.ps:
             raise ValueError(f"strategy: {self.strategy} needs parameter servers: set ps, to 1 or more")
         if self.ps and not self.traits.has_servers:

@@ -14,7 +14,7 @@ class StrategyTraits:
     """The meaning of a strategy for the gang and its updates."""
 
     several_workers: bool = False  # `cluster.workers` nodes train; else one
-    splits_devices: bool = False  # A node trains on each of `cluster.devices`; else on one
+    splits_devices: bool = False  # A node that trains does so on each of its `cluster.devices`; else on one
     has_servers: bool = False  # `cluster.ps` nodes hold the variables, and one more node coordinates
     # All workers make every update together, each bringing its share of the rows; else each makes updates of its own,
     # and waits for none
@@ -27,7 +27,7 @@ class StrategyTraits:
 STRATEGIES: Mapping[Strategy, StrategyTraits] = {
     "single": StrategyTraits(),
     "mirrored": StrategyTraits(splits_devices=True),
-    "multi_worker_mirrored": StrategyTraits(several_workers=True),
+    "multi_worker_mirrored": StrategyTraits(several_workers=True, splits_devices=True),
     "parameter_server": StrategyTraits(
         several_workers=True, has_servers=True, updates_together=False, outlives_losses=True, steps_per_call=256
     ),

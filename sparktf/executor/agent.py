@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from sparktf.config.section import Switch
 from sparktf.errors import ControlError, RefusedError
 from sparktf.executor.forking import Nursery, named_in, sees_gpu, wants_nursery
+from sparktf.executor.handed_tokens import HandedTokens
 from sparktf.executor.identity import executor_identity
 from sparktf.executor.trainer_process import TrainerProcess, python_path, trainer_environment
 from sparktf.knobs import KNOBS
@@ -124,6 +125,7 @@ class Agent:
         self._imports_since_s = time.monotonic()
         self._waits = False
         self._silence = Silence(settings.driver_lost_s)
+        self._tokens = HandedTokens(Path(_local_dir() or base))
 
     def run(self) -> None:
         """Registers, then obeys until dismissed, or until the driver's process is gone.
@@ -196,6 +198,8 @@ class Agent:
                 self._waits = False
                 orders = self._beat()
                 due_s = now_s + (QUICK_S if orders is None else orders.beat_s)
+                if orders is not None and orders.tokens:
+                    self._tokens.take(orders.tokens)
                 if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
                     return orders.order is Order.REJOIN
                 if orders is not None:
@@ -267,6 +271,7 @@ class Agent:
             number=self._beats,
             address=self._address(),
             trainer=self._trainer.spec.trainer if self._trainer is not None else None,
+            tokens=self._tokens.edition,
         )
         return self._call(Action.AGENT_HEARTBEAT, beat, Orders)
 

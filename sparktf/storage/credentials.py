@@ -1,10 +1,29 @@
-"""Credentials for file systems; asked for each client and request, since tokens are renewed."""
+"""Credentials for file systems; asked for each client and request, since tokens are renewed.
+
+A process under Kerberos reads its tokens from a file of Hadoop's format. YARN gives each container one, which stays as
+it is; a run's newest tokens are beside it, in the folder that Spark gives to the executor (`TOKENS`), where the agent
+writes them as the driver hands them out.
+"""
 
 from __future__ import annotations
 
 import getpass
 import os
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Protocol
+
+from sparktf.storage.tokens import HDFS_KIND, Token, TokenFormatError, parse_tokens
+
+TOKENS = "sparktf-tokens"
+"""Name of the file with a run's newest tokens in an executor's local folder."""
+
+TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
+"""The variable by which Hadoop's clients, and hdfs-native, find a token file."""
 
 
 class Credentials(Protocol):
@@ -15,6 +34,15 @@ class Credentials(Protocol):
 
     def token(self, authority: str) -> str | None:
         """Returns the delegation token for a cluster; None with simple authentication."""
+
+    def edition(self) -> str:
+        """Returns a text that changes with the tokens."""
+
+    def token_file(self) -> str:
+        """Returns the path of a file with the present tokens; "" without any."""
+
+    def forget(self) -> None:
+        """Looks for other tokens at the next question: one was refused."""
 
 
 class SimpleCredentials:
@@ -30,6 +58,128 @@ class SimpleCredentials:
     def token(self, authority: str) -> str | None:
         del authority
         return None
+
+    def edition(self) -> str:
+        return ""
+
+    def token_file(self) -> str:
+        return ""
+
+    def forget(self) -> None:
+        pass
+
+
+class FileCredentials:
+    """See `Credentials`: those of a file, read again when it changes; simple authentication while it has no token."""
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        """Reads nothing yet.
+
+        Args:
+            places: Files, of which the first that exists is read.
+        """
+        self._places = places
+        self._lock = threading.Lock()
+        self._seen = ""
+        self._tokens: tuple[Token, ...] = ()
+
+    def user(self) -> str:
+        """Returns the first part of the principal that the tokens are of, else the process's user."""
+        with suppress(TokenFormatError):
+            for token in self._read():
+                return short_name(token.owner())
+        return process_user()
+
+    def token(self, authority: str) -> str | None:
+        found = token_for(authority, self._read())
+        return None if found is None else found.url_string()
+
+    def edition(self) -> str:
+        self._read()
+        return self._seen
+
+    def token_file(self) -> str:
+        return self.edition().partition("|")[0] if self._read() else ""
+
+    def forget(self) -> None:
+        with self._lock:
+            self._seen = ""
+
+    def _read(self) -> tuple[Token, ...]:
+        with self._lock:
+            for place in self._places:
+                try:
+                    found = place.stat()
+                    seen = f"{place}|{found.st_ino}|{found.st_mtime_ns}"
+                    if seen != self._seen:
+                        tokens = [token for token in parse_tokens(place.read_bytes()) if token.kind == HDFS_KIND]
+                        self._tokens, self._seen = tuple(tokens), seen
+                except (OSError, TokenFormatError):
+                    continue
+                return self._tokens
+            self._tokens, self._seen = (), ""
+            return ()
+
+
+def credentials_here() -> Credentials:
+    """Returns the credentials of this process by its environment."""
+    places = list(_token_places())
+    return FileCredentials(places) if places else SimpleCredentials()
+
+
+def _token_places() -> Iterator[Path]:
+    if local := os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]:
+        yield Path(local, TOKENS)
+    if given := os.environ.get(TOKEN_FILE):
+        yield Path(given)
+
+
+def write_token_file(path: Path, content: bytes) -> None:
+    """Writes a token file, which its owner alone reads, in the place of another one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    new = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+
+
+def token_for(authority: str, tokens: Sequence[Token]) -> Token | None:
+    """Returns the token for a cluster: of its name service, its address or its host; None if there is none.
+
+    Args:
+        authority: "host:port", "host" or a name service, as in a path.
+    """
+    for services in (services_of(authority), {f"ha-hdfs:{authority}"}):
+        for token in tokens:
+            if token.service in services:
+                return token
+    # A path may name the web server, whose port is another one: the NameNode of a host is one.
+    hosts = {service.rpartition(":")[0] or service for service in services_of(authority)}
+    return next((token for token in tokens if token.service.rpartition(":")[0] in hosts), None)
+
+
+def services_of(authority: str) -> set[str]:
+    """Returns the spellings of a NameNode's service: Hadoop's own has the address in place of the name."""
+    host, _, port = authority.rpartition(":")
+    if not host:
+        host, port = authority, ""
+    with suppress(OSError):
+        found = {str(entry[4][0]) for entry in socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)}
+        return {f"{name}:{port}" if port else name for name in {host, *found}}
+    return {authority}
+
+
+def short_name(principal: str) -> str:
+    """Returns the first part of a principal: "alice" of "alice/host@REALM"."""
+    return principal.partition("@")[0].partition("/")[0]
 
 
 def process_user() -> str:

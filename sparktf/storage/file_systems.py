@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from sparktf.errors import ConfigError
 from sparktf.hadoop import HDFS_SCHEMES, VIEWFS, HadoopConf
 from sparktf.storage.base import Storage, Timeouts
-from sparktf.storage.credentials import Credentials, SimpleCredentials
+from sparktf.storage.credentials import Credentials, credentials_here
 from sparktf.storage.local import LocalStorage, local_path
 from sparktf.storage.mounts import check_not_mounted, home_of, mounted
 
@@ -35,9 +35,9 @@ class FileSystems:
         credentials: Credentials | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        """Connects to nothing yet; by default paths without a scheme are local, and authentication is simple."""
+        """Connects to nothing yet; by default paths without a scheme are local, and credentials are the process's."""
         self.hadoop = hadoop or HadoopConf()
-        self._credentials = credentials or SimpleCredentials()
+        self.credentials = credentials or credentials_here()
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.Lock()
         self._clusters: dict[str, HdfsStorage] = {}
@@ -82,7 +82,7 @@ class FileSystems:
         if scheme == VIEWFS or (not scheme and _scheme(self.hadoop.default_fs) == VIEWFS):
             return self._mounted(path, scheme)
         if not scheme:
-            absolute = path if path.startswith("/") else f"/user/{self._credentials.user()}/{path}"
+            absolute = path if path.startswith("/") else f"/user/{self.credentials.user()}/{path}"
             return self._canonical(path, self._default_cluster(), absolute)
         if scheme not in _SUPPORTED:
             return path.rstrip("/")
@@ -106,7 +106,7 @@ class FileSystems:
             authority = _authority(self.hadoop.default_fs)
         absolute = _below(path) if scheme else path
         if not absolute.startswith("/"):
-            absolute = f"{home_of(authority, self._credentials.user(), properties)}/{path}"
+            absolute = f"{home_of(authority, self.credentials.user(), properties)}/{path}"
         found = mounted(path, authority, _tidy(absolute), properties)
         if _scheme(found) == VIEWFS:
             raise ConfigError(f"{path}: its mount point leads to {found}: write where that really is")
@@ -133,7 +133,7 @@ class FileSystems:
                 from sparktf.storage.hdfs.hdfs import open_cluster  # noqa: PLC0415
 
                 self._clusters[cluster] = open_cluster(
-                    cluster, self.hadoop, self._credentials, self._timeouts, self.normalise
+                    cluster, self.hadoop, self.credentials, self._timeouts, self.normalise
                 )
             return self._clusters[cluster]
 

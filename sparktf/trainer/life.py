@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -20,13 +19,13 @@ Life = Callable[[Place], None]
 """Does a trainer's work to its end: it ends the process, or raises."""
 
 
-def _member(place: Place, *, mirrored: bool = False) -> None:
+def _member(place: Place) -> None:
     """Takes part in every update: place, input, saves and output."""
     put_off_rare()
     with without_collector():
         from sparktf.trainer.sync import training  # noqa: PLC0415 - TensorFlow reads its environment when imported
 
-    training.train_synchronously(place, mirrored=mirrored)
+    training.train_synchronously(place)
 
 
 def _coordinator(place: Place) -> None:
@@ -64,7 +63,7 @@ def _evaluator(place: Place) -> None:
 
 LIVES: Mapping[tuple[Strategy, Role], Life] = {
     ("single", Role.WORKER): _member,
-    ("mirrored", Role.WORKER): partial(_member, mirrored=True),
+    ("mirrored", Role.WORKER): _member,
     ("multi_worker_mirrored", Role.WORKER): _member,
     ("parameter_server", Role.CHIEF): _coordinator,
     ("parameter_server", Role.WORKER): _served_worker,

@@ -95,6 +95,7 @@ class AgentHeartbeat(Message):
     number: int  # As in `NodeMessage`
     address: str
     trainer: TrainerKey | None = None  # The running trainer
+    tokens: str = ""  # `edition_of` the delegation tokens that it has; "" for none
 
 
 class Order(enum.StrEnum):
@@ -122,6 +123,8 @@ class Orders(Message):
     order: Order
     trainer: TrainerSpec | None = None  # Given with START
     beat_s: float = QUICK_S  # Time until the next heartbeat
+    # A token file in base64, if the agent has another one than the driver
+    tokens: str = Field(default="", repr=False)
 
 
 class TrainerExited(NodeMessage):

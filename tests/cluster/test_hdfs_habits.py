@@ -21,6 +21,7 @@ from minihadoop.web import get_json, request
 from sparktf.errors import ConfigError, StorageError
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Storage, Timeouts
+from sparktf.storage.credentials import SimpleCredentials
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.hdfs.hdfs_native import NativeClient
 
@@ -83,7 +84,7 @@ def test_files_of_an_encryption_zone_are_read_and_written_in_clear_and_never_as_
         with pytest.raises(ConfigError, match=f"/.reserved/raw{path}: .*encrypted.*: write {path}"):
             FileSystems(conf).open(f"/.reserved/raw{path}")
     # Its refusals are no failures: what is not encrypted is still read by hdfs-native.
-    native = NativeClient(conf.default_fs, dict(conf.for_nodes().properties), HASTY.io_s)
+    native = NativeClient(conf.default_fs, dict(conf.for_nodes().properties), SimpleCredentials(), HASTY.io_s)
     storage.write_bytes("/plain", DATA)
     assert native.open("/zone/ours") is None
     assert native.open("/plain") is not None

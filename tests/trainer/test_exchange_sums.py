@@ -7,6 +7,7 @@ import os
 import tracemalloc
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,3 +70,20 @@ def test_what_is_kept_of_a_sum_stays_whatever_is_summed_after_it(size: int, narr
     found, grown = narrow.submit(kept_of_sums, size).result()
     assert found == [UPDATES, UPDATES**2, sum(k * k for k in range(UPDATES + 1))]
     assert grown < 2 * 4 * size, "buffers are used again"
+
+
+def said_by_a_node_of_two_devices() -> list[list[float]]:
+    """Returns what comes of a node's own values over TensorFlow's collectives: summed, gathered, from the leader."""
+    make_strategy = importlib.import_module("sparktf.trainer.sync.strategy")
+    exchange = make_strategy.CollectiveExchange(make_strategy.make_strategy(1, 2), 0, 1, 0)
+    values = np.array([3.0, 5.0], np.float32)
+    [summed], [gathered] = exchange.sum([values]), exchange.gather(values)
+    [told] = exchange.from_leader([values])
+    return [array.tolist() for array in (summed, gathered, told)]
+
+
+def test_what_a_node_says_counts_once_however_many_devices_it_has(tmp_path: Path) -> None:
+    with ProcessPoolExecutor(
+        1, mp_context=PROCESSES, initializer=keep_files_in, initargs=(str(tmp_path),)
+    ) as not_begun:
+        assert not_begun.submit(said_by_a_node_of_two_devices).result() == [[3.0, 5.0]] * 3

@@ -14,14 +14,14 @@ from trainer.local_gang import LocalGang
 from trainer.members import LEADER, MEMBERS
 
 from sparktf.config.job import JobConfig
-from sparktf.errors import ModelContractError, Verdict
+from sparktf.errors import ModelContractError, PreflightError, Verdict
 
 FLAVOURS = ("keras", "tf_keras")
 SUM = "model: its code calls {} of tf.distribute's replica context, which would return this worker's own values: leave"
 OWN = "centre:0' has aggregation MEAN, and each worker would have its own value: "
 NUMBER = (
-    "model: its code asks tf.distribute for num_replicas_in_sync, which is 1 in each worker over sparktf's "
-    "collectives: give it the number in params, or set cluster.collectives to tensorflow"
+    "model: its code asks tf.distribute for num_replicas_in_sync, which over sparktf's collectives counts this "
+    "worker's alone: give it the number in params, or set cluster.collectives to tensorflow"
 )
 READ = f"{OWN}set cluster.collectives to tensorflow"
 WRITTEN = f"{OWN}leave the aggregation out, or write a train(node)"
@@ -155,9 +155,22 @@ def test_a_run_ends_with_that_refusal_before_it_trains_and_trains_where_the_refu
         assert result.rows[0].trained == 140
 
 
-@pytest.mark.more("trainer/test_training.py::test_two_devices_of_one_node_train_as_one")
+@pytest.mark.more("trainer/test_training.py::test_devices_of_a_node_train_as_one")
 def test_several_replicas_of_one_node_share_such_a_variable(tmp_path: Path, gang: LocalGang) -> None:
     lake.write(tmp_path / "lake", [100, 40])
     two = {"strategy": "mirrored", "devices": 2}
     result = gang.train(asking(tmp_path, "tf_keras", "a mean when read", two, workers=1))
     assert result.rows[0].trained == 140
+
+
+def test_devices_that_tensorflow_would_not_use_are_refused_before_its_nodes_meet(
+    tmp_path: Path, gang: LocalGang
+) -> None:
+    lake.write(tmp_path / "lake", [100, 40])
+    with pytest.raises(PreflightError) as refusal:
+        gang.train(asking(tmp_path, "keras", "a trained mean", {"collectives": "tensorflow", "devices": 2}))
+    assert str(refusal.value).endswith(
+        "cluster.devices: 2, but TensorFlow's collectives use a node's CPU as one device: set cluster.devices to 1, or "
+        "cluster.collectives to sparktf"
+    )
+    assert refusal.value.result.verdict is Verdict.REFUSED

@@ -45,4 +45,4 @@ def node(config: JobConfig, nodes: int, folder: Path) -> Any:
     """Returns the first node of so many."""
     training = importlib.import_module("sparktf.trainer.sync.training")
     module = importlib.import_module("sparktf.trainer.sync.trainer_node")
-    return module.TrainerNode(training.member_of(place_of(spec_of(config, nodes), folder), mirrored=False))
+    return module.TrainerNode(training.member_of(place_of(spec_of(config, nodes), folder)))

@@ -210,7 +210,11 @@ TWO_DEVICES = {"strategy": "mirrored", "devices": 2}
     only(
         ("keras", 2, BY_TENSORFLOW),
         ("tf_keras", 1, TWO_DEVICES),
-        of=[(flavour, *how) for flavour in FLAVOURS for how in ((2, BY_TENSORFLOW), (1, TWO_DEVICES), (2, {}))],
+        of=[
+            (flavour, *how)
+            for flavour in FLAVOURS
+            for how in ((2, BY_TENSORFLOW), (1, TWO_DEVICES), (2, {}), (2, {"devices": 2}))
+        ],
     ),
 )
 def test_a_run_updates_rows_as_one_process_does(

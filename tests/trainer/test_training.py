@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ def failure_of_a_start_that_hangs(folder: Path) -> NodeLostError:
 GANGS = {
     "two workers": {"strategy": "multi_worker_mirrored", "workers": 2},
     "two devices": {"strategy": "mirrored", "devices": 2},
+    "two devices of two workers": {"strategy": "multi_worker_mirrored", "workers": 2, "devices": 2},
     "by tensorflow": {"strategy": "multi_worker_mirrored", "workers": 2, "collectives": "tensorflow"},
 }
 
@@ -98,14 +99,17 @@ def test_the_history_of_an_epoch_has_the_metrics_of_keras_and_classes_weigh_what
     assert difference <= TOLERANCE
 
 
-@pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))
-def test_two_devices_of_one_node_train_as_one(
-    flavour: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+OF_DEVICES = [name for name in GANGS if "devices" in name]
+
+
+@pytest.mark.parametrize(
+    ("flavour", "cluster"), only(("keras", "two devices of two workers"), of=list(product(FLAVOURS, OF_DEVICES)))
+)
+def test_devices_of_a_node_train_as_one(
+    flavour: str, cluster: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
-    lake.write(tmp_path / "lake", [321])  # the last update has one row, so that one device runs dry
-    config = everything(
-        tmp_path, 321, flavour=flavour, cluster={"strategy": "mirrored", "devices": 2}, train={"batch_size": 64}
-    )
+    lake.write(tmp_path / "lake", [321])  # the last update has one row, so that other devices run dry
+    config = everything(tmp_path, 321, flavour=flavour, cluster=GANGS[cluster], train={"batch_size": 64})
     result = gang.train(config)
     updates = updates_of(config)
     assert len(updates[-1]) == 1
@@ -292,10 +296,14 @@ def test_a_low_level_loop_resumes_with_every_row_trained_once(
 
 
 @pytest.mark.parametrize(
-    ("flavour", "collectives"), only(("keras", "auto"), of=[*product(FLAVOURS, ("auto", "tensorflow"))])
+    ("flavour", "collectives", "devices"),
+    only(
+        ("keras", "auto", 1),
+        of=list(product(FLAVOURS, ("auto", "tensorflow"), (1,))) + list(product(FLAVOURS, ["auto"], [2])),
+    ),
 )
 def test_batch_norm_trains_beside_a_worker_that_runs_dry_and_has_the_mean_of_their_statistics(
-    flavour: str, collectives: str, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
+    flavour: str, collectives: str, devices: int, tmp_path: Path, gang: LocalGang, elsewhere: ProcessPoolExecutor
 ) -> None:
     table = lake.write(tmp_path / "lake", [200, 40])
     config = lake.job(
@@ -305,14 +313,17 @@ def test_batch_norm_trains_beside_a_worker_that_runs_dry_and_has_the_mean_of_the
         params={"flavour": flavour},
         data={**lake.NUMBERS_TO_LABEL, "shuffle_rows": 1, "rebalance": False, "validation": {"fraction": 0.2}},
         train={"batch_size": 32},
-        cluster={"collectives": collectives},
+        cluster={"collectives": collectives, "devices": devices},
     )
     result = gang.train(config)
     assert accounts(result) == [(192, 192, 192, True)]
     assert np.isfinite(result.metrics["validation"]["loss"])
     numbers = {number: row for row, number in enumerate(table.column("x0").to_pylist())}
     shares = [[numbers[float(x)] for x in share["input:numbers"][:, 0]] for share in worker_rows(config)]
-    updates = [[share[start : start + 16] for share in shares] for start in range(0, max(map(len, shares)), 16)]
+    updates = [
+        [part for share in shares for part in parts_of(share[start : start + 16], devices)]
+        for start in range(0, max(map(len, shares)), 16)
+    ]
     assert not all(all(update) for update in updates)
     # Over TensorFlow's collectives, Keras 3 reads those of one replica: docs/use/exactness.md.
     averaged = (flavour, collectives) != ("keras", "tensorflow")
@@ -321,6 +332,12 @@ def test_batch_norm_trains_beside_a_worker_that_runs_dry_and_has_the_mean_of_the
     ).result()
     assert difference <= TOLERANCE
     assert apart > 1000 * TOLERANCE
+
+
+def parts_of(rows: list[int], devices: int) -> list[list[int]]:
+    """Returns the rows of each device of a node."""
+    ends = [len(rows) * end // devices for end in range(devices + 1)]
+    return [rows[start:stop] for start, stop in pairwise(ends)]
 
 
 @pytest.mark.parametrize("flavour", only("keras", of=FLAVOURS))

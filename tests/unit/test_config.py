@@ -207,7 +207,6 @@ def test_a_dumped_configuration_loads_as_an_equal_one(tmp_path: Path) -> None:
         ("data.sample_weight=3", "data.sample_weight is 3: must be text or a mapping"),
         ("train=3", "train is 3: must be a section with keys of its own"),
         ("data.validation={}", "data.validation: give exactly one of path, where and fraction"),
-        ("cluster.devices=2", "cluster: devices: 2 needs strategy: mirrored"),
         ("cluster.ps=1", "cluster: ps: 1 needs strategy: parameter_server"),
         ("cluster.ps_memory_mib=1024", "cluster: ps_memory_mib: 1024 needs strategy: parameter_server"),
         ("cluster.strategy=parameter_server", "needs parameter servers: set ps, to 1 or more"),
@@ -251,7 +250,7 @@ def in_python(**changed: Any) -> dict[str, Any]:
         (lambda: TrainConfig(epoch=3), "train.epoch is unknown: did you mean train.epochs?"),  # type: ignore[call-arg]
         (lambda: TrainConfig(worker=3), "train.worker is unknown: did you mean cluster.workers?"),  # type: ignore[call-arg]
         (lambda: ReadyConfig(window={}), "data.ready.window.folder is missing: Folder below `data.path`"),  # type: ignore[arg-type]
-        (lambda: ClusterConfig(devices=2), "cluster: devices: 2 needs strategy: mirrored"),
+        (lambda: ClusterConfig(strategy="single", devices=2), "cluster: devices: 2 needs strategy: mirrored"),
         (lambda: FeatureConfig(columns=3), "data.inputs.<name>.columns is 3: must be text or a list"),  # type: ignore[arg-type]
         (
             lambda: JobConfig(**in_python(train=TrainConfig(batch_size=1))),

@@ -294,6 +294,9 @@ class TestNameNodes:
         )
 
     def test_a_name_service_may_have_one(self) -> None:
+        assert [node.http for node in HadoopConf(properties=HA).namenodes("lake", "https")] == [
+            *("https://nn1:50470", "https://nn2:9871")
+        ]
         assert HadoopConf(properties=HA).namenodes("other") == (NameNode("nn3:8020", "http://nn3:9870"),)
 
     def test_the_policy_chooses_https(self) -> None:

@@ -64,6 +64,11 @@ class ClusterFolder:
         return self.path / "hosts"
 
     @property
+    def shared_edits(self) -> Path:
+        """Where the active one of two NameNodes writes what the other one reads."""
+        return self.path / "shared-edits"
+
+    @property
     def kerberos(self) -> Path:
         """The realm of a secured cluster: its configuration, database and keytabs."""
         return self.path / "kerberos"

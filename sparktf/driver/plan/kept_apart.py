@@ -47,8 +47,8 @@ def spot_of(path: str, file_systems: FileSystems) -> Spot:
     if not separator or scheme == "file":
         return Spot(("file", ""), _parts(os.path.realpath(local_path(path))))
     authority, below = urlsplit(path).netloc, "/" + path.partition("://")[2].partition("/")[2]
-    if scheme in HDFS_SCHEMES:  # one cluster answers at several ports, by several protocols
-        scheme, authority = HDFS_SCHEMES[0], authority.rpartition("@")[2].partition(":")[0].lower()
+    if scheme in HDFS_SCHEMES:  # one cluster answers at several ports and hosts, by several protocols
+        scheme, authority = HDFS_SCHEMES[0], file_systems.hadoop.cluster_of(authority)
     return Spot((scheme, authority), _parts(posixpath.normpath(below)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -15,6 +16,7 @@ from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.allocation import is_dynamic
 from sparktf.driver.spark.catalog import catalog_settings
+from sparktf.driver.spark.driver_tokens import credentials_of
 from sparktf.driver.spark.jvm import (
     application_attempt,
     end_application,
@@ -171,5 +173,5 @@ def file_systems_of(spark: SparkSession) -> FileSystems:
     """
     hadoop = hadoop_conf(spark)
     if not _opened or _opened[0].hadoop != hadoop:
-        _opened[:] = [FileSystems(hadoop)]
+        _opened[:] = [FileSystems(hadoop, credentials_of(spark, hadoop, time.monotonic))]
     return _opened[0]

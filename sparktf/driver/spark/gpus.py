@@ -100,10 +100,10 @@ def _check_amounts(gpus: Gpus, cluster: ClusterConfig) -> None:
         raise PreflightError(
             f"cluster.engine: tensorflowonspark asks for no GPUs by itself: set {OF_TASK}={gpus.of_executor}"
         )
-    if cluster.traits.several_workers and cluster.updates_together and gpus.of_node > 1:
+    if cluster.traits.several_workers and cluster.updates_together and gpus.of_node > cluster.devices:
         raise PreflightError(
-            f"cluster.strategy: {cluster.strategy} has each node train on one GPU, but a node would have "
-            f"{gpus.of_node}: set {OF_TASK}=1 and more cluster.workers, one for each GPU"
+            f"cluster.devices: {cluster.devices}, but a node would have {gpus.of_node} GPUs: set cluster.devices: "
+            f"{gpus.of_node}, or {OF_TASK}={cluster.devices} and more cluster.workers"
         )
     if cluster.traits.splits_devices and cluster.devices > gpus.of_node:
         raise PreflightError(

@@ -1,8 +1,9 @@
 """The driver's JVM, as far as sparktf needs functions that PySpark does not offer.
 
-py4j's privates, Scala's collections and the classes behind the gateway are used here and in the two files beside:
-`jvm_executors` (the scheduler's executors and tasks) and `jvm_plans` (the structure of a DataFrame). All other code
-calls their functions, so a release of Spark with other internals changes these files only.
+py4j's privates, Scala's collections and the classes behind the gateway are used here and in the three files beside:
+`jvm_executors` (the scheduler's executors and tasks), `jvm_plans` (the structure of a DataFrame) and `jvm_tokens` (the
+user and its tokens). All other code calls their functions, so a release of Spark with other internals changes these
+files only.
 """
 
 from __future__ import annotations
@@ -131,13 +132,13 @@ def hadoop_xml(spark: SparkSession) -> str:
     """Returns the JVM's Hadoop configuration as files and `spark.hadoop.*` make it: XML; one call over py4j."""
     # hdfs-site.xml is only read once the JVM has had to do with HDFS.
     java().org.apache.hadoop.hdfs.HdfsConfiguration.init()
-    return _xml_of(_hadoop(spark))
+    return _xml_of(hadoop_of(spark))
 
 
 def ssl_client_xml(spark: SparkSession) -> str:
     """Returns the ssl-client.xml of the JVM's class path, whatever its name is: XML, empty if there is none."""
     found = java().org.apache.hadoop.conf.Configuration(False)
-    found.addResource(_hadoop(spark).get("hadoop.ssl.client.conf", "ssl-client.xml"))
+    found.addResource(hadoop_of(spark).get("hadoop.ssl.client.conf", "ssl-client.xml"))
     return _xml_of(found)
 
 
@@ -149,7 +150,7 @@ def _xml_of(configuration: Any) -> str:
 
 def default_file_system(spark: SparkSession) -> str:
     """Returns the address of the file system of paths that name none."""
-    return str(_hadoop(spark).get("fs.defaultFS"))
+    return str(hadoop_of(spark).get("fs.defaultFS"))
 
 
 def printed_blocks(spark: SparkSession, folder: str) -> Iterator[tuple[str, str]]:
@@ -159,7 +160,7 @@ def printed_blocks(spark: SparkSession, folder: str) -> Iterator[tuple[str, str]
         Py4JError: the file system cannot be asked.
     """
     path = java().org.apache.hadoop.fs.Path(folder)
-    entries = path.getFileSystem(_hadoop(spark)).listLocatedStatus(path)
+    entries = path.getFileSystem(hadoop_of(spark)).listLocatedStatus(path)
     while entries.hasNext():
         entry = entries.next()
         if entry.isFile():
@@ -173,6 +174,7 @@ def _converters() -> Java:
     return java().scala.collection.JavaConverters  # Scala 2.12 has no others; 2.13 has these, too
 
 
-def _hadoop(spark: SparkSession) -> Java:
+def hadoop_of(spark: SparkSession) -> Java:
+    """Returns the JVM's Hadoop configuration; for the files beside this one alone."""
     jsc: Any = spark.sparkContext._jsc
     return jsc.hadoopConfiguration()

@@ -315,13 +315,15 @@ def open_cluster(
     """
     scheme, _, authority = cluster.partition("://")
     native: NativeClient | None = None
-    if scheme in _WEB:
+    if scheme in _WEB and hadoop.is_name_service(authority):
+        urls = [node.http for node in hadoop.namenodes(authority, _WEB[scheme])]
+    elif scheme in _WEB:
         urls = [f"{_WEB[scheme]}://{authority}"]
     else:
         urls = [node.http for node in hadoop.namenodes(authority)]
-        # hdfs-native takes its user from the environment, so it cannot act for another one.
-        if credentials.user() == process_user():
-            native = NativeClient(cluster, dict(hadoop.for_nodes().properties), timeouts.io_s)
+        # hdfs-native takes its user from the environment, so it cannot act for another one without a token of theirs.
+        if credentials.token_file() or credentials.user() == process_user():
+            native = NativeClient(cluster, dict(hadoop.for_nodes().properties), credentials, timeouts.io_s)
     by_https = any(url.startswith("https:") for url in urls)
     trust = trusted(hadoop.properties) if by_https else None
     web = WebHdfs(cluster, urls, credentials, timeouts, hadoop.umask, trust)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import threading
@@ -12,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import hdfs_native
 
 from sparktf.errors import StoragePermissionError
+from sparktf.storage.credentials import TOKEN_FILE, Credentials
 from sparktf.storage.hdfs.hdfs_errors import kind_of_native
 
 # Named by none, it refuses files of encryption zones, which then the DataNodes decrypt (WebHDFS). It would take a key
@@ -57,7 +59,7 @@ class WatchedCall(Generic[_T]):
         Raises:
             StalledError: there was no progress for `stall_s`; the call is abandoned.
         """
-        seen = -1
+        seen = 0
         while not self._done.wait(stall_s):
             if self.progress == seen:
                 self.abandoned = True
@@ -127,10 +129,14 @@ class NativeFile:
 class NativeClient:
     """Opens files; after a failure of the cluster it pauses for a while, and begins with a new client."""
 
-    def __init__(self, url: str, properties: dict[str, str], stall_s: float, rest_s: float = 30.0) -> None:
+    def __init__(
+        self, url: str, properties: dict[str, str], credentials: Credentials, stall_s: float, rest_s: float = 30.0
+    ) -> None:
         """Connects to nothing yet; `url` is "hdfs://host:port" or "hdfs://nameservice"."""
         self._url = url
         self._properties = {**properties, **_NO_KEYS, "fs.defaultFS": url}
+        self._credentials = credentials
+        self._edition = ""
         self._stall_s = stall_s
         self._rest_s = rest_s
         self._threads = CallThreads()
@@ -165,6 +171,11 @@ class NativeClient:
 
     def _connected(self) -> hdfs_native.Client:
         with self._lock:
-            if self._client is None:
+            edition = self._credentials.edition()
+            if self._client is None or edition != self._edition:
+                # It reads tokens when it is made, from the file that this variable of Hadoop's names.
+                if tokens := self._credentials.token_file():
+                    os.environ[TOKEN_FILE] = tokens
+                self._edition = edition
                 self._client = hdfs_native.Client(self._url, self._properties)
             return self._client

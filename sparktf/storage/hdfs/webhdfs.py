@@ -6,8 +6,6 @@ the active one. Errors are `StorageError`s; temporary ones are `StorageUnavailab
 
 from __future__ import annotations
 
-import http.cookiejar
-import json
 import re
 import socket
 import ssl
@@ -19,16 +17,14 @@ from urllib.parse import urlsplit
 import hdfs
 import requests
 import urllib3
-from hdfs.client import _Request
-from requests.adapters import HTTPAdapter
 
 from sparktf.errors import StorageError, StorageUnavailableError
 from sparktf.storage.base import Timeouts
 from sparktf.storage.credentials import Credentials
 from sparktf.storage.hdfs.hdfs_errors import error_type, reason_of
+from sparktf.storage.hdfs.webhdfs_client import SignedClient, check_response, host_of, new_session
 from sparktf.trusted import untrusted
 
-_POOL = 32
 _CHUNK_NBYTES = 1 << 20
 _NONE_LEFT = re.compile(r"not excluded nodes|excludeDatanodes=\S")
 _OCTETS = {"content-type": "application/octet-stream"}
@@ -88,9 +84,10 @@ class WebHdfs:
         """
         self._cluster = cluster
         self._new_file, self._new_folder = _permissions(0o666, umask), _permissions(0o777, umask)
+        self._several = len(urls) > 1
         self._timeout = (timeouts.connect_s, timeouts.io_s)
-        self._session = _new_session(trust)
-        self._client = _Client(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
+        self._session = new_session(trust)
+        self._client = SignedClient(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
 
     def status(self, doing: str, path: str, *, for_path: str | None = None) -> Status:
         """Returns the status of a path. Errors, such as `StorageNotFoundError`, name `for_path`."""
@@ -124,7 +121,7 @@ class WebHdfs:
             return max(left, 0) // int(usual["replication"])
 
     def rename(self, doing: str, source: str, target: str, *, overwrite: bool) -> bool:
-        """Renames; returns False if the server ignored the options (HttpFS)."""
+        """Renames, by a single request that may be done; returns False if the server ignored the options (HttpFS)."""
         options = "OVERWRITE" if overwrite else "NONE"
         with self._errors(doing, target):
             answer = self._client._rename(source, destination=target, renameoptions=options)
@@ -162,7 +159,7 @@ class WebHdfs:
                 # requests would send an empty iterable with chunked encoding.
                 body = content if len(content) else b""  # type: ignore[arg-type]
                 response = self._session.put(location, data=body, headers=_OCTETS, timeout=self._timeout)
-                _check(response)
+                check_response(response)
 
     def _follow(self, answer: Any, avoided: Avoided) -> Any:
         """Returns the response that holds the data."""
@@ -172,8 +169,8 @@ class WebHdfs:
         answer.close()
         with self._datanode(location, avoided):
             response = self._session.get(location, stream=True, timeout=self._timeout)
-            _check(response)
-            response.raw = _Watched(response.raw, lambda: avoided.add(_host(location)))
+            check_response(response)
+            response.raw = _Watched(response.raw, lambda: avoided.add(host_of(location)))
             return response
 
     @contextmanager
@@ -189,7 +186,7 @@ class WebHdfs:
         try:
             yield
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError):
-            avoided.add(_host(location))
+            avoided.add(host_of(location))
             raise
 
     @contextmanager
@@ -202,47 +199,24 @@ class WebHdfs:
         except hdfs.HdfsError as error:
             message = error.message.decode(errors="replace") if isinstance(error.message, bytes) else str(error.message)
             kind = error_type(error.exception or "", message)
-            raise kind(f"cannot {doing} {self._cluster}{path}: {reason_of(message)}") from error
+            raise kind(f"cannot {doing} {self._cluster}{path}: {self._reason(error, message)}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
             if why := untrusted(error):
                 raise StorageError(f"cannot {doing} {self._cluster}{path}: {_host_of(error)}: {why}") from error
-            raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {_network_reason(error)}") from error
+            others = ", and no other NameNode is active" if self._several and _is_of_namenode(error) else ""
+            reason = f"{_network_reason(error)}{others}"
+            raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {reason}") from error
         except (KeyError, ValueError) as error:
             raise StorageError(f"cannot {doing} {self._cluster}{path}: the server does not speak WebHDFS") from error
 
-
-class _Client(hdfs.Client):  # type: ignore[misc]
-    """HdfsCLI's client: it finds the active NameNode. Requests are signed anew; redirects are ours to follow."""
-
-    # Operations that HdfsCLI has no name for: GETSTATUS and so on.
-    _get_status = _Request("GET")
-    _get_quota_usage = _Request("GET")
-    _get_server_defaults = _Request("GET")
-
-    def __init__(
-        self,
-        url: str,
-        session: requests.Session,
-        credentials: Credentials,
-        authority: str,
-        timeout: tuple[float, float],
-    ) -> None:
-        super().__init__(url, session=session, timeout=timeout)
-        self._credentials = credentials
-        self._authority = authority
-
-    def resolve(self, hdfs_path: str) -> str:
-        """Returns the path unchanged: HdfsCLI would expand its own markers (`#LATEST`)."""
-        return hdfs_path
-
-    def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
-        token = self._credentials.token(self._authority)
-        who = {"delegation": token} if token else {"user.name": self._credentials.user()}
-        kwargs["params"] = {**kwargs["params"], **who}
-        kwargs["allow_redirects"] = False
-        response: requests.Response = super()._request(method, url, **kwargs)
-        _check(response, only_foreign=True)
-        return response
+    def _reason(self, error: hdfs.HdfsError, message: str) -> str:
+        if not str(error.exception or "").endswith("StandbyException"):
+            return reason_of(message)
+        return (
+            "none of its NameNodes is active"
+            if self._several
+            else "this NameNode stands by: name the name service instead (dfs.nameservices), as in hdfs://<service>/..."
+        )
 
 
 class _Watched:
@@ -266,50 +240,6 @@ class _Watched:
         return getattr(self._raw, name)
 
 
-def _check(response: requests.Response, *, only_foreign: bool = False) -> None:
-    """Raises HdfsError for an error response, or only for one that is not in WebHDFS's own format."""
-    if response.ok:
-        return
-    try:
-        said = json.loads(response.content)["RemoteException"]
-        exception, message = str(said["exception"]), str(said["message"])
-        if only_foreign:
-            return
-    except (ValueError, KeyError, TypeError):
-        exception = "AccessControlException" if response.status_code in (401, 403) else "ConnectException"
-        message = f"HTTP {response.status_code} {response.reason} from {_host(response.url)}"
-    finally:
-        response.close()
-    raise hdfs.HdfsError(message, exception=exception)
-
-
-class _Adapter(HTTPAdapter):
-    """Connections; those by HTTPS to servers that `trust` knows, where requests has a list of its own."""
-
-    def __init__(self, trust: ssl.SSLContext | None) -> None:
-        self._trust = trust
-        super().__init__(pool_connections=_POOL, pool_maxsize=_POOL)
-
-    def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> tuple[Any, Any]:
-        host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
-        return host, {"ssl_context": self._trust, "cert_reqs": "CERT_REQUIRED"}
-
-    def cert_verify(self, conn: Any, *args: Any, **kwargs: Any) -> None:
-        del args, kwargs
-        conn.cert_reqs = "CERT_REQUIRED"
-
-
-def _new_session(trust: ssl.SSLContext | None) -> requests.Session:
-    session = requests.Session()
-    # Ignore proxies and .netrc of the environment: they are not meant for the cluster.
-    session.trust_env = False
-    # Hadoop's authentication cookie would keep the first user.
-    session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _Adapter(trust))
-    return session
-
-
 def _permissions(mode: int, umask: int) -> dict[str, str]:
     """Returns the parameters as Hadoop's own clients do: default ACLs of a folder count in the umask's place."""
     return {"permission": f"{mode & ~umask:o}", "unmaskedpermission": f"{mode:o}"}
@@ -327,15 +257,17 @@ def _status(entry: dict[str, Any]) -> Status:
     )
 
 
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or url
-
-
 def _addresses(host: str) -> list[str]:
     try:
         return sorted({str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
     except OSError:
         return []
+
+
+def _is_of_namenode(error: BaseException) -> bool:
+    """Whether it was a NameNode that was not reached; a DataNode's requests follow a redirect."""
+    url = getattr(getattr(error, "request", None), "url", None) or ""
+    return "/webhdfs/v1" in url and "namenoderpcaddress=" not in url
 
 
 def _network_reason(error: BaseException) -> str:
@@ -357,4 +289,4 @@ def _network_reason(error: BaseException) -> str:
 
 def _host_of(error: BaseException) -> str:
     url = getattr(getattr(error, "request", None), "url", None)
-    return _host(url) if url else ""
+    return host_of(url) if url else ""

@@ -12,7 +12,6 @@ from typing import NoReturn, TypeVar
 
 from sparktf.message import Message
 from sparktf.sequence import Stream
-from sparktf.storage.credentials import SimpleCredentials
 from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import NodeId
 from sparktf.trainer.node import ending
@@ -44,7 +43,7 @@ class Place:
         self.client = client
         self.work = work
         self.rundir = spec.rundir
-        self.file_systems = FileSystems(spec.hadoop, SimpleCredentials())
+        self.file_systems = FileSystems(spec.hadoop)
         self.storage = self.file_systems.open(spec.run_root)
         self.began_s = time.monotonic()
         self._reporter = reporter

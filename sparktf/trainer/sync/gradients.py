@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -58,7 +59,7 @@ def sum_over_replicas(parts: list[Any]) -> list[Any]:
 
 
 class ExchangeSum:
-    """See `GradientSum`: by an exchange; a node has one replica.
+    """See `GradientSum`: by an exchange; a node's own replicas are added first.
 
     A Python function stands in the graph for it, which XLA does not compile: it stays outside of `jit_compile`. It is
     stateful, so TensorFlow runs one after another.
@@ -72,6 +73,16 @@ class ExchangeSum:
 
     def __call__(self, parts: list[Any]) -> list[Any]:
         """See `GradientSum`."""
+        context = tf.distribute.get_replica_context()
+        if context.num_replicas_in_sync == 1:
+            return self._over_nodes(parts)
+        return list(context.merge_call(self._merged, args=(parts,)))
+
+    def _merged(self, strategy: Any, parts: list[Any]) -> list[Any]:
+        """Returns the sums, the same tensors to each replica of the node."""
+        return self._over_nodes([_added(strategy.experimental_local_results(part)) for part in parts])
+
+    def _over_nodes(self, parts: list[Any]) -> list[Any]:
         joined = _Joined([part for part in parts if not isinstance(part, tf.IndexedSlices)])
         sparse = [part for part in parts if isinstance(part, tf.IndexedSlices)]
         rows = [tensor for part in sparse for tensor in (part.values, part.indices)]
@@ -97,6 +108,16 @@ class ExchangeSum:
         except SparkTFError as error:
             self.error = error
             raise
+
+
+def _added(parts: Sequence[Any]) -> Any:
+    """Returns the sum of the replicas' tensors, or the rows of all of their IndexedSlices."""
+    if not isinstance(parts[0], tf.IndexedSlices):
+        return tf.add_n(parts)
+    values, indices = (
+        tf.concat(rows, 0) for rows in zip(*((part.values, part.indices) for part in parts), strict=True)
+    )
+    return tf.IndexedSlices(values, indices, dense_shape=parts[0].dense_shape)
 
 
 class _Joined:

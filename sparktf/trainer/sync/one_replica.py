@@ -96,8 +96,8 @@ def _refusing(name: str, original: Any, asked: list[str]) -> Any:
         if caller.partition(".")[0] in _FRAMEWORKS:
             return original.fget(owner)
         asked.append(
-            f"model: its code asks tf.distribute for {name}, which is 1 in each worker over sparktf's collectives: "
-            f"give it the number in params, or {_BY_TENSORFLOW}"
+            f"model: its code asks tf.distribute for {name}, which over sparktf's collectives counts this worker's "
+            f"alone: give it the number in params, or {_BY_TENSORFLOW}"
         )
         raise ModelContractError(asked[0])
 

@@ -50,7 +50,7 @@ class MemberState:
     def average(self) -> None:
         """Makes the moving statistics those of all members."""
         if self._statistics:
-            sums = self._exchange.sum([variable.numpy() for variable in self._statistics])
+            sums = self._exchange.sum([_mean_of_replicas(variable) for variable in self._statistics])
             for variable, value in zip(self._statistics, sums, strict=True):
                 variable.assign(value / self._exchange.members)
 
@@ -112,6 +112,13 @@ def _tracked(model: Any) -> list[Any]:
 def is_random(variable: Any) -> bool:
     """Whether a variable is the state of a random generator: each member draws for its own rows."""
     return any(name in variable.name for name in _RANDOM)
+
+
+def _mean_of_replicas(variable: Any) -> Array:
+    """Returns the mean over a node's replicas: Keras 3 would read the first one's."""
+    replicas = variable.values if isinstance(variable, tf.distribute.DistributedValues) else (variable,)
+    mean: Array = np.mean([one.numpy() for one in replicas], axis=0)
+    return mean
 
 
 def _is_batch_norm(layer: Any) -> bool:

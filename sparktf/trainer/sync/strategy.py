@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from sparktf.errors import PreflightError
 from sparktf.feed.arrays.columns import Array
 from sparktf.trainer.model.exchange import ALONE, Exchange
 from sparktf.trainer.node.place import Place
@@ -16,14 +17,26 @@ from sparktf.trainer.sync.exchange.meeting import Membership, Peer, link_members
 from sparktf.trainer.sync.gradients import sum_over_replicas
 
 
-def make_strategy(nodes: int, devices: int | None) -> Any:
+def make_strategy(nodes: int, devices: int) -> Any:
     """Returns the strategy for this many nodes; that of several reads TF_CONFIG, and connects to its peers here.
 
-    A single node has `devices` replicas; None is one replica, on the device that TensorFlow chooses.
+    Args:
+        nodes: Those whose replicas the strategy is to know: 1 where another exchange sums over nodes.
+        devices: Replicas of each node. A single one is on the device that TensorFlow chooses.
+
+    Raises:
+        PreflightError: TensorFlow's strategy of several nodes finds another number of devices on this one.
     """
     if nodes > 1:
+        gpus = len(tf.config.list_physical_devices("GPU"))
+        if devices != max(gpus, 1):
+            found = f"all {gpus} GPUs of a node" if gpus else "a node's CPU as one device"
+            raise PreflightError(
+                f"cluster.devices: {devices}, but TensorFlow's collectives use {found}: set cluster.devices to "
+                f"{max(gpus, 1)}, or cluster.collectives to sparktf"
+            )
         return tf.distribute.MultiWorkerMirroredStrategy()
-    if devices is not None:
+    if devices > 1:
         return tf.distribute.MirroredStrategy(_devices(devices))
     return tf.distribute.get_strategy()
 
@@ -68,6 +81,7 @@ class CollectiveExchange:
         self.members = members
         self.leads = rank == leader
         self._strategy = strategy
+        self._local = int(strategy.num_replicas_in_sync) // members
         # One trace for each shape, never a relaxed one: a collective keeps the shape of its first run.
         self._sum = tf.function(self._sum_over_workers, autograph=False)
 
@@ -94,6 +108,9 @@ class CollectiveExchange:
 
     def _sum_over_workers(self, values: list[Any]) -> list[Any]:
         def replica(parts: list[Any]) -> Any:
+            # A node's values count once, however many replicas it has.
+            index = tf.distribute.get_replica_context().replica_id_in_sync_group
+            parts = [tf.where(tf.equal(index % self._local, 0), part, tf.zeros_like(part)) for part in parts]
             # The all-reduce refuses an argument tensor itself ("destinations can not be empty").
             return sum_over_replicas([tf.identity(part) for part in parts])
 

@@ -19,13 +19,13 @@ from sparktf.trainer.sync.strategy import make_strategy
 from sparktf.trainer.sync.trainer_node import TrainerNode
 
 
-def train_synchronously(place: Place, *, mirrored: bool) -> None:
-    """Trains as specified, `mirrored` with a replica on each device of the node; ends the process, or raises.
+def train_synchronously(place: Place) -> None:
+    """Trains as specified; ends the process, or raises.
 
     Make the strategy before anything else, even before importing the user's module, which may already touch TensorFlow.
     """
     tf.get_logger().setLevel("ERROR")
-    member = member_of(place, mirrored=mirrored)
+    member = member_of(place)
     function: Callable[..., Any] = load_function(place.spec.config)
     if is_low_level(function):
         TrainerNode(member).run(function)
@@ -33,10 +33,9 @@ def train_synchronously(place: Place, *, mirrored: bool) -> None:
         KerasRun(member, function).run()
 
 
-def member_of(place: Place, *, mirrored: bool) -> Member:
+def member_of(place: Place) -> Member:
     """Returns the worker of a place, with its strategy."""
-    devices = place.spec.config.cluster.devices if mirrored else None
     by_tensorflow = place.spec.collectives == "tensorflow"
-    strategy = make_strategy(place.workers if by_tensorflow else 1, devices)
+    strategy = make_strategy(place.workers if by_tensorflow else 1, place.spec.config.cluster.devices)
     read = Input(place)
     return Member(place, strategy, read, Saves(place, CheckpointWriter), Output(place, read.sampled))

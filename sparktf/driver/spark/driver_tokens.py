@@ -1,0 +1,167 @@
+"""The driver's delegation tokens for HDFS under Kerberos, which it hands to the nodes.
+
+On YARN Spark gets new tokens in time, and puts them where the JVM's user is (with a keytab, or a ticket that is
+renewed). Elsewhere it gets none: the driver asks for its own with the JVM's ticket.
+"""
+
+from __future__ import annotations
+
+import base64
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from sparktf.driver.gang.site import Handler
+from sparktf.driver.spark.jvm_tokens import held_tokens, new_tokens, short_user
+from sparktf.errors import PreflightError
+from sparktf.hadoop import HadoopConf
+from sparktf.knobs import KNOBS
+from sparktf.message import Message
+from sparktf.storage.credentials import (
+    TOKENS,
+    Credentials,
+    FileCredentials,
+    credentials_here,
+    services_of,
+    write_token_file,
+)
+from sparktf.storage.tokens import Token, edition_of, parse_tokens, token_file
+from sparktf.told import line_of_error
+from sparktf.wire.control import Action, AgentHeartbeat
+
+_RENEW = "dfs.namenode.delegation.token.renew-interval"
+_DAY_MS = 86_400_000
+_OWN_LIFE = 0.5
+"""Fraction of a token's life after which the driver asks for another one."""
+
+
+def is_secure(hadoop: HadoopConf) -> bool:
+    """Whether a cluster wants Kerberos."""
+    return hadoop.properties.get("hadoop.security.authentication", "").lower() == "kerberos"
+
+
+def credentials_of(spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], float]) -> Credentials:
+    """Returns the credentials of the driver: tokens where the cluster wants Kerberos.
+
+    Raises:
+        PreflightError: it does, and there is no token to be had.
+    """
+    return DriverTokens(spark, hadoop, now_s) if is_secure(hadoop) else credentials_here()
+
+
+def handing_out(credentials: Credentials, handlers: Mapping[Action, Handler]) -> Mapping[Action, Handler]:
+    """Returns handlers that answer an agent's heartbeat with the driver's tokens, too, where it has others."""
+    beat = handlers.get(Action.AGENT_HEARTBEAT)
+    if not isinstance(credentials, DriverTokens) or beat is None:
+        return handlers
+
+    def answer(message: AgentHeartbeat) -> Message:
+        orders, content = beat.answer(message), credentials.content()
+        if edition_of(content) == message.tokens:
+            return orders
+        return orders.model_copy(update={"tokens": base64.b64encode(content).decode()})
+
+    return {**handlers, Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, answer)}
+
+
+class DriverTokens:
+    """See `Credentials`: the JVM's tokens, also in a file of this process's own; thread-safe."""
+
+    def __init__(self, spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], float]) -> None:
+        """Gets the first tokens.
+
+        Args:
+            now_s: A clock, in seconds.
+
+        Raises:
+            PreflightError: there is no token to be had.
+        """
+        self._spark = spark
+        self._hadoop = hadoop
+        self._now_s = now_s
+        self._lock = threading.Lock()
+        # It goes with Spark's own temporary folder.
+        self._path = Path(tempfile.mkdtemp(prefix="tokens-", dir=str(spark.sparkContext._temp_dir))) / TOKENS
+        self._file = FileCredentials([self._path])
+        self._user = short_user()
+        self._looked_s = self._asked_s = float("-inf")
+        self._own = False
+        self._content = b""
+        try:
+            self._look()
+        except Py4JError as error:
+            raise PreflightError(
+                f"the cluster wants Kerberos, and gives {self._user} no token for HDFS: {line_of_error(error)}: get a "
+                "ticket with kinit, or give --principal and --keytab (submit.principal, submit.keytab)"
+            ) from error
+
+    def user(self) -> str:
+        return self._user
+
+    def token(self, authority: str) -> str | None:
+        self._look_again()
+        return self._file.token(authority)
+
+    def edition(self) -> str:
+        self._look_again()
+        return self._file.edition()
+
+    def token_file(self) -> str:
+        return self._file.token_file()
+
+    def forget(self) -> None:
+        self._looked_s = float("-inf")
+
+    def content(self) -> bytes:
+        """Returns the present tokens: a token file, for the nodes."""
+        self._look_again()
+        return self._content
+
+    def _look_again(self) -> None:
+        if self._now_s() - self._looked_s < KNOBS.token_poll_s:
+            return
+        try:
+            self._look()
+        except (Py4JError, OSError):
+            # The present ones may hold on; if they do not, HDFS says so.
+            self._looked_s = self._now_s()
+
+    def _look(self) -> None:
+        with self._lock:
+            found = b"" if self._own else held_tokens()
+            if self._own or not parse_tokens(found):
+                self._own = True
+                found = self._asked()
+            self._looked_s = self._now_s()
+            found = token_file(self._spelled(parse_tokens(found)))
+            if found != self._content:
+                write_token_file(self._path, found)
+                self._content = found
+
+    def _asked(self) -> bytes:
+        """Returns tokens of our own, new ones in time."""
+        life_s = int(self._hadoop.properties.get(_RENEW, _DAY_MS)) / 1000
+        if self._content and self._now_s() - self._asked_s < life_s * _OWN_LIFE:
+            return self._content
+        found = new_tokens(self._spark)
+        self._asked_s = self._now_s()
+        return found
+
+    def _spelled(self, tokens: tuple[Token, ...]) -> list[Token]:
+        """Returns the tokens in all spellings of their services: hdfs-native looks for that of the path."""
+        found = {token.service: token for token in tokens}
+        for authority in self._authorities():
+            for service in services_of(authority):
+                if service in found:
+                    found.setdefault(authority, found[service].named(authority))
+        return list(found.values())
+
+    def _authorities(self) -> list[str]:
+        """Returns the NameNodes that the configuration names, as "host:port"."""
+        default = self._hadoop.default_fs.partition("://")[2].strip("/")
+        rpc = [value for key, value in self._hadoop.properties.items() if key.startswith("dfs.namenode.rpc-address")]
+        return [authority for authority in (default, *rpc) if authority]

@@ -1,0 +1,133 @@
+"""Delegation tokens: Hadoop's files of them, the one for a cluster, and what a process does as they change."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from sparktf.executor.handed_tokens import HandedTokens
+from sparktf.storage.credentials import (
+    TOKEN_FILE,
+    FileCredentials,
+    SimpleCredentials,
+    credentials_here,
+    process_user,
+    short_name,
+    token_for,
+    write_token_file,
+)
+from sparktf.storage.tokens import HDFS_KIND, Token, TokenFormatError, edition_of, parse_tokens, token_file
+
+# Written by Hadoop's own Credentials: a token of HDFS, one of YARN with long fields, and a secret key.
+IDENTIFIER = bytes.fromhex("0010616c6963652f65646765405245414c4d047961726e008a01a21d3af9228a01a241477d228e012c07")
+WRITTEN = b"".join(
+    [
+        b"HDTS\0\x02",
+        b"\x0d10.0.0.1:8020\x2a" + IDENTIFIER + b"\x14" + b"p" * 20 + b"\x15HDFS_DELEGATION_TOKEN\x0d10.0.0.1:8020",
+        b"\x02rm\x8f\xc8" + b"x" * 200 + b"\x8f\x82" + b"q" * 130 + b"\x13RM_DELEGATION_TOKEN\x0d10.0.0.1:8032",
+        b"\x01\x0bsparkCookie\x28" + b"s" * 40,
+    ]
+)
+# As its `encodeToUrlString` gives them.
+OF_HDFS = (
+    "KgAQYWxpY2UvZWRnZUBSRUFMTQR5YXJuAIoBoh06-SKKAaJBR30ijgEsBxRwcHBwcHBwcHBwcHBwcHBwcHBwcBVIREZTX0RFTEVHQVRJT05fVE9L"
+    "RU4NMTAuMC4wLjE6ODAyMA"
+)
+
+
+def token(service: str, password: bytes = b"p") -> Token:
+    return Token(IDENTIFIER, password, HDFS_KIND, service)
+
+
+def test_a_file_of_hadoops_is_read_and_its_token_told_as_webhdfs_takes_it() -> None:
+    of_hdfs, of_yarn = parse_tokens(WRITTEN)
+    assert (of_hdfs.kind, of_hdfs.service, of_hdfs.owner()) == (HDFS_KIND, "10.0.0.1:8020", "alice/edge@REALM")
+    assert of_hdfs.url_string() == OF_HDFS
+    assert (of_yarn.kind, len(of_yarn.identifier), len(of_yarn.password)) == ("RM_DELEGATION_TOKEN", 200, 130)
+    assert "ppp" not in repr(of_hdfs)
+
+
+def test_a_file_of_ours_is_hadoops_without_aliases_and_secrets() -> None:
+    found = parse_tokens(WRITTEN)
+    assert parse_tokens(token_file(found)) == found
+    assert b"sparkCookie" not in token_file(found)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "ends in the middle"),
+        (b"PK\x03\x04 a zip", "does not begin as"),
+        (b"HDTS\x01\x0a", "of version 1"),
+        (b"HDTS\x00\x87", "negative length"),
+        *((WRITTEN[:length], "ends in the middle") for length in range(4, len(WRITTEN) - 60, 23)),
+    ],
+)
+def test_what_is_no_token_file_is_told_apart(content: bytes, said: str) -> None:
+    with pytest.raises(TokenFormatError, match=said):
+        parse_tokens(content)
+
+
+@pytest.mark.parametrize(
+    ("authority", "service"),
+    [
+        ("127.0.0.1:8020", "127.0.0.1:8020"),
+        ("localhost:8020", "127.0.0.1:8020"),
+        ("lake", "ha-hdfs:lake"),
+        ("localhost:9870", "127.0.0.1:8020"),  # the web server of the same host
+        ("10.9.9.9:8020", None),
+        ("other", None),
+    ],
+)
+def test_a_cluster_has_the_token_of_its_service(authority: str, service: str | None) -> None:
+    known = [token("10.0.0.1:8020"), token("127.0.0.1:8020"), token("ha-hdfs:lake")]
+    found = token_for(authority, known)
+    assert (found and found.service) == service
+
+
+def test_tokens_are_read_again_when_they_change_and_the_newest_place_comes_first(tmp_path: Path) -> None:
+    new, old = tmp_path / "new", tmp_path / "old"
+    credentials = FileCredentials([new, old])
+    assert (credentials.user(), credentials.token("127.0.0.1:8020")) == (process_user(), None)
+    assert (credentials.edition(), credentials.token_file()) == ("", "")
+    told = []
+    for place, password in ((old, b"1"), (new, b"2"), (new, b"3")):
+        write_token_file(place, token_file([token("127.0.0.1:8020", password)]))
+        told.append((credentials.token("127.0.0.1:8020"), credentials.edition(), credentials.token_file()))
+    assert [path for *_, path in told] == [str(old), str(new), str(new)]
+    assert len({said for said, *_ in told}) == len({edition for _, edition, _ in told}) == 3
+    assert credentials.user() == "alice"
+    new.write_bytes(b"half")
+    assert credentials.token("127.0.0.1:8020") == told[0][0]
+
+
+def test_a_token_file_is_its_owners_alone(tmp_path: Path) -> None:
+    write_token_file(tmp_path / "tokens", b"1")
+    write_token_file(tmp_path / "tokens", b"2")
+    assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["tokens"]
+
+
+def test_an_executors_processes_find_what_its_agent_was_handed_before_what_yarn_gave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.delenv(TOKEN_FILE, raising=False)
+    assert isinstance(credentials_here(), SimpleCredentials)
+    given = tmp_path / "container_tokens"
+    given.write_bytes(WRITTEN)
+    monkeypatch.setenv(TOKEN_FILE, str(given))
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},/elsewhere")
+    process = credentials_here()
+    assert process.token("10.0.0.1:8020") == OF_HDFS
+    assert process.token("10.0.0.1:8032") == OF_HDFS, "of HDFS alone"
+    handed, content = HandedTokens(tmp_path), token_file([token("10.0.0.1:8020", b"new")])
+    handed.take(base64.b64encode(content).decode())
+    assert handed.edition == edition_of(content) != ""
+    assert process.token("10.0.0.1:8020") == token("10.0.0.1:8020", b"new").url_string()
+
+
+def test_a_principals_short_name_is_its_first_part() -> None:
+    assert [short_name(name) for name in ("alice@R", "nn/host@R", "bob")] == ["alice", "nn", "bob"]
