@@ -23,6 +23,9 @@ _EXPANSIONS = 20  # as many as Hadoop makes
 HDFS_SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 """The schemes by which a cluster's HDFS is reached."""
 
+VIEWFS = "viewfs"
+"""The scheme of paths that a mount table leads to other file systems."""
+
 _RPC_PORT, _HTTP_PORT, _HTTPS_PORT = 8020, 9870, 9871
 
 _UMASK = "fs.permissions.umask-mode"

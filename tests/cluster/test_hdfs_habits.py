@@ -126,6 +126,20 @@ def test_new_files_and_folders_have_the_permissions_that_hadoops_own_clients_giv
         assert status(hadoop, f"/ours{below}")["permission"] == permission
 
 
+def test_a_path_of_viewfs_is_the_one_that_hadoops_own_client_finds(
+    hadoop: MiniHadoop, conf: HadoopConf, tmp_path: Path
+) -> None:
+    (tmp_path / "x").write_bytes(b"through a mount point")
+    mounts = {"fs.defaultFS": "viewfs://all", "fs.viewfs.mounttable.all.link./lake": f"{conf.default_fs}/mounted/here"}
+    hadoop.hdfs.make_folder("/mounted/here")
+    asked = [word for key, value in mounts.items() for word in ("-D", f"{key}={value}")]
+    hadoop.tool("fs", *asked, "-put", str(tmp_path / "x"), "/lake/x")
+    systems = FileSystems(HadoopConf(properties={**conf.properties, **mounts}), timeouts=HASTY)
+    for path in ("/lake/x", "viewfs://all/lake/x", f"{conf.default_fs}/mounted/here/x"):
+        assert systems.open(path).read_bytes(path) == b"through a mount point"
+    assert hadoop.hdfs.get("/mounted/here/x") == b"through a mount point"
+
+
 def test_an_erasure_coded_file_is_read_whole_also_without_one_of_its_datanodes(
     hadoop: MiniHadoop, storage: Storage
 ) -> None:
