@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sparktf.driver.gang.site import Handler
+from sparktf.driver.spark.driver_tokens import DriverTokens, handing_out, no_token
 from sparktf.executor.handed_tokens import HandedTokens
 from sparktf.storage.credentials import (
     TOKEN_FILE,
@@ -19,6 +21,7 @@ from sparktf.storage.credentials import (
     write_token_file,
 )
 from sparktf.storage.tokens import HDFS_KIND, Token, TokenFormatError, edition_of, parse_tokens, token_file
+from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
 
 # Written by Hadoop's own Credentials: a token of HDFS, one of YARN with long fields, and a secret key.
 IDENTIFIER = bytes.fromhex("0010616c6963652f65646765405245414c4d047961726e008a01a21d3af9228a01a241477d228e012c07")
@@ -131,3 +134,47 @@ def test_an_executors_processes_find_what_its_agent_was_handed_before_what_yarn_
 
 def test_a_principals_short_name_is_its_first_part() -> None:
     assert [short_name(name) for name in ("alice@R", "nn/host@R", "bob")] == ["alice", "nn", "bob"]
+
+
+class Handed(DriverTokens):
+    """Tokens as of a driver whose JVM has these."""
+
+    def __init__(self, held: bytes) -> None:
+        self.held = held
+
+    def content(self) -> bytes:
+        return self.held
+
+
+def test_an_agents_heartbeat_is_answered_with_tokens_that_it_does_not_have_and_no_text_form_shows_them() -> None:
+    tokens = Handed(token_file([token("10.0.0.1:8020")]))
+    handlers = {Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, lambda _: Orders(order=Order.WAIT))}
+    handed = handing_out(tokens, handlers)[Action.AGENT_HEARTBEAT]
+    first = handed.answer(AgentHeartbeat(agent="a", number=1, address="h:1"))
+    assert isinstance(first, Orders)
+    assert base64.b64decode(first.tokens) == tokens.held
+    assert first.tokens not in repr(first)
+    again = handed.answer(AgentHeartbeat(agent="a", number=2, address="h:1", tokens=edition_of(tokens.held)))
+    assert isinstance(again, Orders)
+    assert not again.tokens
+    assert handing_out(SimpleCredentials(), handlers) is handlers
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("... Client cannot authenticate via:[TOKEN, KERBEROS]", "there is no ticket: get"),
+        (
+            "GSS initiate failed [Caused by (Mechanism level: Failed to find any Kerberos tgt)]",
+            "or it has expired: get",
+        ),
+        ("Clock skew too great (37)", "differ by more than five minutes"),
+        ("Server not found in Kerberos database (7)", "realm does not know this cluster"),
+        ("something else entirely", "something else entirely: get"),
+    ],
+)
+def test_who_gets_no_token_is_told_why_in_one_line(said: str, why: str) -> None:
+    message = str(no_token(OSError(f"java.io.IOException: {said}")))
+    assert message.startswith("Kerberos: HDFS gives no token: ")
+    assert why in message
+    assert "\n" not in message

@@ -7,8 +7,10 @@ renewed). Elsewhere it gets none: the driver asks for its own with the JVM's tic
 from __future__ import annotations
 
 import base64
+import shutil
 import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -24,9 +26,9 @@ from sparktf.message import Message
 from sparktf.storage.credentials import (
     TOKENS,
     Credentials,
-    FileCredentials,
     credentials_here,
     services_of,
+    token_for,
     write_token_file,
 )
 from sparktf.storage.tokens import Token, edition_of, parse_tokens, token_file
@@ -112,13 +114,15 @@ class DriverTokens:
         self._hadoop = hadoop
         self._now_s = now_s
         self._lock = threading.Lock()
-        # It goes with Spark's own temporary folder.
-        self._path = Path(tempfile.mkdtemp(prefix="tokens-", dir=str(spark.sparkContext._temp_dir))) / TOKENS
-        self._file = FileCredentials([self._path])
+        # Not in Spark's own temporary folder: the JVM deletes that at its end, and a run's last files come after it.
+        folder = tempfile.mkdtemp(prefix="sparktf-tokens-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._path = Path(folder, TOKENS)
         self._user = short_user()
         self._looked_s = self._asked_s = float("-inf")
         self._own = False
         self._content = b""
+        self._tokens: tuple[Token, ...] = ()
         try:
             self._look()
         except Py4JError as error:
@@ -129,14 +133,15 @@ class DriverTokens:
 
     def token(self, authority: str) -> str | None:
         self._look_again()
-        return self._file.token(authority)
+        found = token_for(authority, self._tokens)
+        return None if found is None else found.url_string()
 
     def edition(self) -> str:
         self._look_again()
-        return self._file.edition()
+        return edition_of(self._content)
 
     def token_file(self) -> str:
-        return self._file.token_file()
+        return str(self._path)
 
     def forget(self) -> None:
         self._looked_s = float("-inf")
@@ -162,10 +167,11 @@ class DriverTokens:
                 self._own = True
                 found = self._asked()
             self._looked_s = self._now_s()
-            found = token_file(spelled(parse_tokens(found), self._hadoop))
+            tokens = spelled(parse_tokens(found), self._hadoop)
+            found = token_file(tokens)
             if found != self._content:
                 write_token_file(self._path, found)
-                self._content = found
+                self._content, self._tokens = found, tuple(tokens)
 
     def _asked(self) -> bytes:
         """Returns tokens of our own, new ones in time."""
