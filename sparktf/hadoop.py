@@ -94,6 +94,11 @@ class HadoopConf(Message):
             raise ConfigError(f"the JVM's Hadoop configuration cannot be read: {error}") from error
 
     @property
+    def is_secure(self) -> bool:
+        """Whether the cluster wants Kerberos."""
+        return self.properties.get("hadoop.security.authentication", "").lower() == "kerberos"
+
+    @property
     def default_fs(self) -> str:
         """The file system of paths without a scheme, e.g. "hdfs://nn:8020"; "file:///" by default."""
         return self.properties.get("fs.defaultFS") or self.properties.get("fs.default.name") or "file:///"

@@ -8,9 +8,14 @@ files only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias
 
+import pyspark
+from py4j.java_gateway import JavaGateway
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -22,6 +27,32 @@ Java: TypeAlias = Any
 def start_jvm() -> None:
     """Has PySpark start the JVM, or find the one of spark-submit, before there is a session."""
     SparkContext._ensure_initialized()
+
+
+@contextmanager
+def bare_jvm(folders: Sequence[str], options: Sequence[str]) -> Iterator[Java]:
+    """Starts a JVM with Spark's classes, but no Spark, for a question to Hadoop; yields the names of its packages.
+
+    Args:
+        folders: On the class path before Spark's jars.
+        options: Of Java's command line.
+
+    Raises:
+        Py4JError, OSError: there is no Java, or it does not start.
+    """
+    home = os.environ.get("JAVA_HOME")
+    gateway = JavaGateway.launch_gateway(
+        classpath=os.pathsep.join([*folders, str(Path(pyspark.__file__).parent / "jars" / "*")]),
+        javaopts=list(options),
+        java_path=str(Path(home, "bin", "java")) if home else "java",
+        die_on_exit=True,
+        enable_auth=True,
+        use_shell=False,
+    )
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
 
 
 def java() -> Java:
