@@ -55,6 +55,11 @@ def write_conf(config: ClusterConfig, folder: ClusterFolder, host: Host) -> None
     if config.https:
         files |= tls.core_files(folder)
         files["hdfs-site.xml"] |= tls.hdfs(config, host)
+        files["yarn-site.xml"] |= {
+            "yarn.http.policy": "HTTPS_ONLY",
+            "yarn.resourcemanager.webapp.https.address": f"{config.master.fqdn}:{RESOURCEMANAGER_WEB_PORT}",
+            "yarn.nodemanager.webapp.https.address": f"{host.fqdn}:{NODEMANAGER_WEB_PORT}",
+        }
     for key, value in config.settings:
         files[_file_of(key)][key] = value
     for name, properties in files.items():
