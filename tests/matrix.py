@@ -29,8 +29,9 @@ SHOWN = {
 """What each column of the table shows, and the files of tests that show it."""
 
 
-# PySpark 3.5 leaves sockets for the garbage collector to close.
-_ITS_OWN = ["-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
+# PySpark 3.5 leaves sockets for the garbage collector to close, and asks a module of old about versions.
+_IGNORED = ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning", "DeprecationWarning")
+_ITS_OWN = [part for warning in _IGNORED for part in ("-W", f"ignore::{warning}")]
 
 
 def install(folder: Path, version: str) -> Path:
