@@ -19,6 +19,8 @@ AIRFLOW := .airflow
 MLFLOW := .mlflow
 CONNECTORS := .connectors
 SPARKS := .sparks
+# Of the oldest line of Spark that is supported, and which most clusters have, the newest.
+OLDEST_LINE := 3.5.9
 PEERS := .peers
 PY := $(BIN)/python
 # Python compiles modules as they are first imported, and a run imports few of TensorFlow's.
@@ -60,11 +62,11 @@ PARTS_OF_integration := integration-others integration-local
 PARTS_OF_cluster := cluster-yarn cluster-hdfs
 # Of `make test`, two at once: first those that fail soonest, then each before all that are shorter, so that both processors
 # are busy to the end.
-SUITES := $(PARTS_OF_unit) cluster integration-others trainer-others integration-local guests trainer-exactness simulate fuzz pages
+SUITES := $(PARTS_OF_unit) cluster integration-others trainer-others integration-local guests trainer-exactness spark35 simulate fuzz pages
 SUITES_MORE := cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite))) guests
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 # MLflow's environment is made beside the one that all else needs.
-PARTS := mlflow classes check connectors $(SUITES)
+PARTS := mlflow classes check connectors $(SPARKS)/$(OLDEST_LINE)/.installed $(SUITES)
 # The parts of `cluster` wait more than they compute: one place is enough for both.
 PARTED = $(foreach suite,$(1),$(or $(PARTS_OF_$(suite)),$(suite)))
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(call PARTED,$(SUITES)))
@@ -120,13 +122,17 @@ test-more: java $(VENV)/.dev ## What make test leaves out, since other tests tel
 peers: java $(VENV)/.dev $(CONNECTORS)/.installed ## Ask the real TensorFlowOnSpark again what its scripts do, and record it
 	@PYTHONPATH=tests $(PY) -m integration.peers
 
-# The oldest and the newest of Spark 3.5, and the newest of 4.0 and 4.1; `make test` runs on the newest of all.
-# Before a release, and where sparktf/driver/spark/differences.py is touched: some ten minutes for each.
-ONLY ?= 3.5.1 3.5.9 4.0.5 4.1.4
+# The oldest and the newest of Spark 3.5, the newest of 4.0 and 4.1, and older TensorFlows; `make test` runs on the newest of
+# all. Before a release, and where sparktf/driver/spark/differences.py is touched: some ten minutes for each.
+ONLY ?= 3.5.1 3.5.9 4.0.5 4.1.4 tensorflow-2.19.1 tensorflow-2.20.0
 .PHONY: matrix
-matrix: java $(VENV)/.dev ## Feeds, filters, resume, killed executors, scoring and Spark ML on other Sparks: ONLY="3.5.9 4.0.5"
-	@$(AT_ONCE) classes
+matrix: java $(VENV)/.dev ## The page docs/versions.md: tests of integration on other Sparks and TensorFlows; ONLY="3.5.9 4.0.5"
+	@$(AT_ONCE) classes $(ONLY:%=$(SPARKS)/%/.installed)
 	@$(PY) tests/matrix.py $(SPARKS) $(ONLY)
+
+.PHONY: spark35
+spark35: java $(SPARKS)/$(OLDEST_LINE)/.installed ## A minute of tests on Spark 3.5, which most clusters have
+	@$(PY) tests/matrix.py --short $(TIMES)/$@.xml $(SPARKS) $(OLDEST_LINE)
 
 # In no other target: it takes a night.
 .PHONY: flaky
@@ -358,6 +364,19 @@ $(MLFLOW)/.installed: tests/guests/requirements.txt | $(PY)
 	@echo "installing MLflow's server into $(MLFLOW) (once, a minute at most)"
 	@$(PY) -m venv --clear $(MLFLOW)
 	@$(MLFLOW)/bin/python $(PIP_INSTALL) --requirement $<
+	@touch $@
+
+# Without their dependencies, which the environment has.
+$(SPARKS)/%/.installed: | $(VENV)/.dev
+	@echo "installing Spark $* into $(@D) (once)"
+	@rm -rf $(@D)
+	@$(PY) $(PIP_INSTALL) --no-deps --target $(@D) pyspark==$*
+	@touch $@
+
+$(SPARKS)/tensorflow-%/.installed: | $(VENV)/.dev
+	@echo "installing TensorFlow $* into $(@D) (once, 2 GB)"
+	@rm -rf $(@D)
+	@$(PY) $(PIP_INSTALL) --no-deps --target $(@D) tensorflow==$*
 	@touch $@
 
 # PyTorch's package brings its libraries for GPUs. Compiled as an ordinary installation is: to do that is no part of a run.

@@ -1,12 +1,14 @@
-"""Runs tests of integration on other versions of Spark, and prints which passed on which.
+"""Runs tests of integration on other versions of Spark and TensorFlow, and writes which passed on which to a page.
 
-python tests/matrix.py .sparks 3.5.1 3.5.9     a version that is not in the folder yet is installed into it
+python tests/matrix.py .sparks 3.5.9 tensorflow-2.20.0      rows of docs/versions.md, by their folders
+python tests/matrix.py --short REPORT .sparks 3.5.9         the tests of it that `make test` runs
 
-One environment serves all: another pyspark comes before its own on the path.
+One environment serves all: another pyspark or tensorflow, in a folder of its own, comes before the environment's.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
@@ -15,81 +17,151 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 REPO = Path(__file__).parents[1]
+PAGE = REPO / "docs/versions.md"
 TIMES = REPO / ".pytest_cache/times"
 
 SHOWN = {
-    "direct, DataFrame, RDD": ["test_dataframe_feed.py", "test_rdd_feed.py"],
-    "filters": ["test_filtered_scan.py", "test_partition_filter.py", "test_plain_scan.py"],
-    "resume": ["test_spark_resume.py"],
-    "killed executor": ["test_spark_failures.py"],
-    "scoring": ["test_scoring.py"],
-    "Spark ML": ["test_spark_ml.py"],
-    "TFRecords": ["test_tfrecords.py"],
+    "direct, DataFrame, RDD": ["integration/test_dataframe_feed.py", "integration/test_rdd_feed.py"],
+    "filters": [
+        "integration/test_filtered_scan.py",
+        "integration/test_partition_filter.py",
+        "integration/test_plain_scan.py",
+    ],
+    "resume": ["integration/test_spark_resume.py"],
+    "killed executor": ["integration/test_spark_failures.py"],
+    "scoring": ["integration/test_scoring.py"],
+    "Spark ML": ["integration/test_spark_ml.py"],
+    "TFRecords": ["integration/test_tfrecords.py"],
+    "YARN": ["cluster/test_yarn_spark.py"],
 }
 """What each column of the table shows, and the files of tests that show it."""
 
+SHORT = (
+    "integration/test_dataframe_feed.py::TestSources::test_three_epochs_have_each_row_once_each",
+    "integration/test_rdd_feed.py::test_predicates_choose_and_hold_out_rows_by_name_too",
+    "integration/test_partition_filter.py::test_no_spark_job_runs",
+    "integration/test_partition_filter.py::test_partition_values_are_typed_as_spark_types_them",
+    "integration/test_spark_resume.py::test_a_run_that_the_version_before_began_goes_on_from_its_checkpoint",
+    "integration/test_spark_failures.py::test_a_killed_python_worker_takes_its_trainer_along_and_the_run_goes_on",
+    "integration/test_spark_ml.py"
+    "::test_a_pipeline_with_vectors_predicts_the_same_wherever_it_is_saved_over_its_run_and_its_own_files_too",
+    "integration/test_spark_ml.py"
+    "::test_a_model_of_any_kind_takes_its_output_for_probabilities_where_their_column_is_named",
+)
+"""Of these, what shows in a minute that a Spark is still supported: on the oldest line, a part of `make test`."""
 
-# PySpark 3.5 leaves sockets for the garbage collector to close.
-_ITS_OWN = ["-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"]
+ROWS = {
+    "3.5.1": "Spark 3.5.1",
+    "3.5.9": "Spark 3.5.9",
+    "4.0.5": "Spark 4.0.5",
+    "4.1.4": "Spark 4.1.4",
+    "tensorflow-2.19.1": "TensorFlow 2.19.1",
+    "tensorflow-2.20.0": "TensorFlow 2.20.0",
+}
+"""The folders of what takes the place of the environment's own, and the rows of the table."""
 
+NOT_RUN = "not run"
 
-def install(folder: Path, version: str) -> Path:
-    """Returns where a Spark lies, after installing it; without its dependencies, which the environment has."""
-    packages = folder / version
-    if not (packages / "pyspark/version.py").exists():
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-        subprocess.run([*pip, "--no-deps", "--upgrade", "--target", packages, f"pyspark=={version}"], check=True)
-    return packages
+# PySpark 3.5 leaves sockets for the garbage collector to close, and asks a module of old about versions.
+_IGNORED = ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning", "DeprecationWarning")
+_PYTEST = (sys.executable, "-m", "pytest", "-q", *(part for it in _IGNORED for part in ("-W", f"ignore::{it}")))
+
+_BEGINNING = """\
+# Versions
+
+What `make matrix` last found, by tests of integration on each Spark and TensorFlow in place of the environment's own,
+which all of `make test` runs on: the newest Spark of pip's and TensorFlow 2.21, with Java 17 and Python 3.11. YARN is
+`spark-submit jobs/train.py` in client and cluster mode on Hadoop 3.5.0, with the Hadoop client of that Spark.
+
+"""
+_END = """
+Parameter servers are tied to TensorFlow 2.21, and are refused by name on others, with exit code 2 and before Spark
+starts. The page is written by `make matrix`, some ten minutes for a row: `make matrix ONLY=3.5.9` writes that one anew
+and leaves the others.
+"""
 
 
 def environment(packages: Path, given: Mapping[str, str]) -> dict[str, str]:
-    """Returns the environment of tests on a Spark that lies elsewhere than the environment's own."""
-    return {**given, "PYTHONPATH": str(packages), "SPARK_HOME": str(packages / "pyspark")}
+    """Returns the environment of tests on what is in a folder."""
+    spark = packages / "pyspark"
+    home = {"SPARK_HOME": str(spark)} if ROWS[packages.name].startswith("Spark ") else {}
+    return {**given, "PYTHONPATH": str(packages), "PYTHON": sys.executable, **home}
 
 
-def run(packages: Path, version: str) -> dict[str, str]:
-    """Runs the tests on one Spark; returns what its row of the table says."""
-    report = TIMES / f"matrix-{version}.xml"
+def run(packages: Path) -> dict[str, str]:
+    """Runs the tests of a row, those of YARN in a cluster's network; returns its cells."""
+    report = TIMES / f"matrix-{packages.name}.xml"
+    on_cluster = report.with_suffix(".cluster.xml")
+    files = [name for names in SHOWN.values() for name in names]
+    beside = [f"tests/{name}" for name in files if not name.startswith("cluster/")]
+    _call(packages, report, ["-m", "not more", *beside])
+    there = [f"tests/{name}" for name in files if name.startswith("cluster/")]
+    _call(packages, on_cluster, there, [str(REPO / "yarn/minihadoop.sh"), "as-root", "--"])
+    return cells(report, on_cluster)
+
+
+def _call(packages: Path, report: Path, chosen: Sequence[str], before: Sequence[str] = ()) -> int:
+    """Runs chosen tests of a row; returns pytest's exit code."""
     report.unlink(missing_ok=True)
-    files = [f"tests/integration/{name}" for names in SHOWN.values() for name in names]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "not more", f"--junitxml={report}", *_ITS_OWN, *files]
-    subprocess.run(command, check=False, cwd=REPO, env=environment(packages.absolute(), os.environ))
-    return row(report)
+    command = [*before, *_PYTEST, f"--junitxml={report}", *chosen]
+    return subprocess.run(command, check=False, cwd=REPO, env=environment(packages, os.environ)).returncode
 
 
-def row(report: Path) -> dict[str, str]:
-    """Returns a row of the table, by a report in JUnit's format: how many tests of each column passed."""
-    if not report.exists():
-        return dict.fromkeys(SHOWN, "did not run")
+def cells(*reports: Path) -> dict[str, str]:
+    """Returns a row of the table, by reports in JUnit's format: how many tests of each column passed."""
     counts = {name: [0, 0] for name in SHOWN}
-    column = {file.removesuffix(".py"): name for name, files in SHOWN.items() for file in files}
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
-        module = next(part for part in case.get("classname", "").split(".") if part.startswith("test_"))
-        counts[column[module]][case.find("failure") is None and case.find("error") is None] += 1
+    column = {Path(file).stem: name for name, files in SHOWN.items() for file in files}
+    for report in filter(Path.exists, reports):
+        for case in ElementTree.parse(report).getroot().iter("testcase"):
+            module = next(part for part in case.get("classname", "").split(".") if part.startswith("test_"))
+            counts[column[module]][case.find("failure") is None and case.find("error") is None] += 1
     return {name: verdict(bad, good) for name, (bad, good) in counts.items()}
 
 
 def verdict(bad: int, good: int) -> str:
     """Returns the text of a cell."""
     if not bad + good:
-        return "did not run"
+        return NOT_RUN
     return f"{bad} of {bad + good} failed" if bad else f"{good} passed"
 
 
 def table(rows: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
-    """Yields the lines of a table in Markdown."""
-    yield "| Spark | " + " | ".join(SHOWN) + " |"
+    """Yields the lines of the table in Markdown; rows that nobody has run have a word for that."""
+    yield "| | " + " | ".join(SHOWN) + " |"
     yield "|---" * (len(SHOWN) + 1) + "|"
-    for version, cells in rows.items():
-        yield f"| {version} | " + " | ".join(cells[name] for name in SHOWN) + " |"
+    for name in ROWS.values():
+        yield f"| {name} | " + " | ".join(rows.get(name, {}).get(column, NOT_RUN) for column in SHOWN) + " |"
+
+
+def rows_of(page: str) -> dict[str, dict[str, str]]:
+    """Returns the rows of the table in a page."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    if not lines:
+        return {}
+    (_, *columns), *rows = lines
+    return {name: dict(zip(columns, found, strict=True)) for name, *found in rows}
+
+
+def page_of(rows: Mapping[str, Mapping[str, str]]) -> str:
+    """Returns the whole page."""
+    return _BEGINNING + "\n".join(table(rows)) + "\n" + _END
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Returns the exit code: 1 unless all tests have passed on each Spark."""
-    folder, *versions = arguments
-    rows = {version: run(install(Path(folder), version), version) for version in versions}
-    print(*table(rows), sep="\n")
-    return int(any("passed" not in cell for cells in rows.values() for cell in cells.values()))
+    """Returns the exit code: 1 unless all tests have passed in each row."""
+    parser = argparse.ArgumentParser(description="Runs tests of integration on other versions.")
+    parser.add_argument("folder", type=Path, help="has the packages of each row")
+    parser.add_argument("rows", nargs="+", choices=ROWS)
+    parser.add_argument("--short", type=Path, metavar="REPORT", help="run few tests of one row, and write no page")
+    args = parser.parse_args(arguments)
+    chosen = [(args.folder / row).absolute() for row in args.rows]
+    if args.short is not None:
+        (packages,) = chosen
+        return _call(packages, args.short, [f"tests/{test}" for test in SHORT])
+    found = {ROWS[packages.name]: run(packages) for packages in chosen}
+    PAGE.write_text(page_of(rows_of(PAGE.read_text(encoding="utf-8")) | found), encoding="utf-8")
+    print(*table(found), sep="\n")
+    return int(any("passed" not in cell for row in found.values() for cell in row.values()))
 
 
 if __name__ == "__main__":

@@ -139,7 +139,7 @@ class KerasModel(FittedModel, VectorParams):
         vector = array_to_vector(chances)
         found = {name: vector for name in (raw, probability) if name}
         if self.getPredictionCol():
-            likeliest = sql.array_position(chances, sql.array_max(chances)) - sql.lit(1)
+            likeliest = sql.call_function("array_position", chances, sql.array_max(chances)) - sql.lit(1)
             found[self.getPredictionCol()] = likeliest.cast("double")
         return found
 

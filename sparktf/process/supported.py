@@ -15,6 +15,9 @@ _REFUSED = 2
 
 _FIRST_PYTHON, _LAST_PYTHON = (3, 11), (3, 13)
 
+_TENSORFLOW_OF_SERVERS = "2.21."
+"""The one in whose parameter server training a lost worker's successor is known to be brought in."""
+
 
 def python_complaint(version: Sequence[int], who: str = "this") -> str | None:
     """Returns why a Python is not supported, None if it is."""
@@ -23,6 +26,16 @@ def python_complaint(version: Sequence[int], who: str = "this") -> str | None:
     return (
         f"{who} is Python {version[0]}.{version[1]}, and sparktf runs on 3.11, 3.12 and 3.13: "
         "name one of these in PYSPARK_PYTHON"
+    )
+
+
+def servers_complaint(tensorflow: str) -> str | None:
+    """Returns why `parameter_server` does not run on a version of TensorFlow, None if it does."""
+    if tensorflow.startswith(_TENSORFLOW_OF_SERVERS):
+        return None
+    return (
+        f"cluster.strategy: parameter_server needs TensorFlow {_TENSORFLOW_OF_SERVERS}x to replace lost workers, and "
+        f"{tensorflow} is installed: install {_TENSORFLOW_OF_SERVERS}x, or choose another strategy"
     )
 
 

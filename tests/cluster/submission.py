@@ -15,7 +15,7 @@ from typing import Any, Self
 import psutil
 import pyspark
 import yaml
-from integration.sandbox import QUICK_START
+from integration.sandbox import QUICK_START, own_packages
 
 from minihadoop import MiniHadoop
 from minihadoop.yarn import Application
@@ -23,6 +23,7 @@ from sparktf.results.result import RunResult
 
 REPO = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
+_PACKAGES = tuple(filter(None, (own_packages(),)))
 _ID = re.compile(r"application_\d+_\d+")
 _PASSWORD = "hunter2"
 MODES = ("cluster", "client")
@@ -88,7 +89,7 @@ def environment_of(hadoop: MiniHadoop) -> dict[str, str]:
     return {
         **{key: value for key, value in os.environ.items() if key not in foreign},
         **hadoop.environment(),
-        "PYTHONPATH": os.pathsep.join((str(REPO), str(REPO / "jobs"))),
+        "PYTHONPATH": os.pathsep.join(map(str, (*_PACKAGES, REPO, REPO / "jobs"))),
         "PYTHONUNBUFFERED": "1",
         "SPARK_SUBMIT_OPTS": QUICK_START,  # in cluster mode, options of the driver are not this JVM's
     }

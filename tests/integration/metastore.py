@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
-import pyspark
 from integration.sandbox import Sandbox
 
 _HIVE_SITE = """\
@@ -62,7 +62,8 @@ class Metastore:
         script.write_text(
             f"{connect}\nmaximumdisplaywidth 2000;\n{_PARTITIONS.format(table=table)};\n", encoding="utf-8"
         )
-        jars = Path(pyspark.__file__).parent / "jars"
+        # The newest Spark's: the jars of 3.5 are without Derby's tools.
+        jars = Path(sysconfig.get_path("purelib")) / "pyspark/jars"
         log = f"-Dderby.stream.error.file={self._folder}/derby.log"
         command = ["java", "-XX:TieredStopAtLevel=1", log, "-cp", f"{jars}/*", "org.apache.derby.tools.ij", str(script)]
         said = subprocess.run(command, cwd=self._cwd, stdout=subprocess.PIPE, text=True, check=True).stdout

@@ -89,7 +89,8 @@ class Sandbox:
         self.family = Family()
         self._tmp = folder / "tmp"
         self._home = folder / "spark-home"
-        self._path = [REPO] if packages is None else [packages, REPO]
+        named = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))  # `make matrix`: another TensorFlow
+        self._path = [*filter(None, (packages,)), REPO, *named]
         for made in (self.cwd, self._tmp, self._home):
             made.mkdir(parents=True)
         # Executors of local-cluster work in SPARK_HOME/work: a home made of links keeps them out of the installation.

@@ -120,7 +120,8 @@ def odd_values(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         f"{days} as there",
         f"cast({days} as timestamp) as at",
     )
-    with settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}):
+    as_written = {f"spark.sql.parquet.{kind}RebaseModeInWrite": "CORRECTED" for kind in ("datetime", "int96")}
+    with settings(spark, {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", **as_written}):
         frame.write.parquet(str(folder))
     # In Arrow's files, unlike Spark's, the statistics of columns with NaN count, without it.
     year = datetime(2020, 1, 1)

@@ -23,6 +23,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from sparktf import tfrecords
+from sparktf.driver.spark.differences import type_of_ddl
 from sparktf.errors import BadValueError, ConfigError, CorruptFileError, SourceNotFoundError
 
 ROWS = 600
@@ -47,7 +48,7 @@ def record(i: int) -> bytes:
 def test_what_is_written_is_read_back_by_us_and_parsed_by_tensorflow(spark: SparkSession, tmp_path: Path) -> None:
     import tensorflow as tf
 
-    schema = t.StructType.fromDDL(SCHEMA)
+    schema = type_of_ddl(SCHEMA)
     assert isinstance(schema, t.StructType)
     schema.add("v", VectorUDT())
     rows = [

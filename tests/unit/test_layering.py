@@ -570,6 +570,7 @@ REACHES_INTO_THE_JVM = re.compile(
 )
 MAY_REACH_INTO_THE_JVM = {
     "sparktf/driver/spark/jvm.py",
+    "sparktf/driver/spark/jvm_batches.py",
     "sparktf/driver/spark/jvm_executors.py",
     "sparktf/driver/spark/jvm_plans.py",
     "sparktf/driver/spark/jvm_tokens.py",
@@ -614,7 +615,7 @@ def test_sparks_version_is_asked_in_one_place() -> None:
 
 # What one of the supported Sparks lacks, or wants in another way.
 DIFFERS = re.compile(
-    r"\bpyspark\.logger\b|\.toArrow\(|\bfromDDL\b|_parse_datatype_string|\bjavaapi\b"
+    r"\bpyspark\.logger\b|\.toArrow\(|\bfromDDL\b|\bsql\.array_position\(|_parse_datatype_string|\bjavaapi\b"
     r"|createDataFrame\(\w*(?:pa\.|[tT]able)|(?:save|load)Metadata\((?!.*for_metadata)"
 )
 

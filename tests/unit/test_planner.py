@@ -170,6 +170,8 @@ class TestPartitions:
             return found.types[0], found.values[0][0]
 
         assert typed("1", infers_partitions=False) == ("string", "1")
+        assert typed("12:30:00")[0] == "time(6)"
+        assert typed("12%3A30%3A00", infers_times=False) == ("string", "12:30:00")
         # The hour that the zone leaves out, and the one that it has twice.
         for local, utc in (("2026-03-08 02:30:00", "07:30"), ("2026-11-01 01:30:00", "05:30")):
             moment = datetime.datetime.fromisoformat(f"{local[:10]} {utc}+00:00")

@@ -13,7 +13,7 @@ import pytest
 from sparktf.config.load import parse_config
 from sparktf.driver.spark.differences import check_spark, first_java, spark_complaint
 from sparktf.errors import ConfigError, PreflightError
-from sparktf.process.supported import python_complaint
+from sparktf.process.supported import python_complaint, servers_complaint
 from sparktf.process.verdict_file import VARIABLE, told_verdict
 from sparktf.submit.environment import Programs
 from sparktf.submit.preflight import check_java, check_python
@@ -54,6 +54,11 @@ def test_pythons(version: tuple[int, int], *, supported: bool) -> None:
 )
 def test_sparks(version: str, *, supported: bool) -> None:
     assert (spark_complaint(version) is None) == supported
+
+
+@pytest.mark.parametrize(("version", "supported"), [("2.20.0", False), ("2.21.0", True), ("2.21.1", True)])
+def test_tensorflows_of_parameter_servers(version: str, *, supported: bool) -> None:
+    assert (servers_complaint(version) is None) == supported
 
 
 def run(*arguments: str, path: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -104,6 +109,21 @@ def test_so_is_an_old_spark_or_half_of_one_and_the_verdict_is_told(version: str,
     assert any(words in checked.stderr.splitlines()[-1] for words in (said, half))
     imported = run("-c", "from sparktf import train", path=tmp_path)
     assert any(words in imported.stderr for words in (said, half))
+
+
+def test_parameter_servers_on_another_tensorflow_are_refused_before_spark_starts(tmp_path: Path) -> None:
+    (tmp_path / "tensorflow-2.20.0.dist-info").mkdir()
+    (tmp_path / "tensorflow-2.20.0.dist-info/METADATA").write_text("Name: tensorflow\nVersion: 2.20.0\n")
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark/__init__.py").write_text("raise RuntimeError('imported')\n", encoding="utf-8")
+    config = tmp_path / "t.yaml"
+    config.write_text(f"{CONFIG}cluster: {{strategy: parameter_server, ps: 1}}\n", encoding="utf-8")
+    done = run("jobs/train.py", "--config", str(config), path=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        "PreflightError: cluster.strategy: parameter_server needs TensorFlow 2.21.x to replace lost workers, and "
+        "2.20.0 is installed: install 2.21.x, or choose another strategy\n"
+    )
 
 
 # --- what `sparktf submit` looks at before it submits ---

@@ -170,15 +170,15 @@ def _type_of(raw: str, reads: SparkReads) -> str:
         return f"decimal({digits},0)"
     if _double(raw) is not None:
         return "double"
-    return _time_type(raw)
+    return _time_type(raw, reads)
 
 
-def _time_type(raw: str) -> str:
+def _time_type(raw: str, reads: SparkReads) -> str:
     unescaped = _unescaped(raw)
     if found := _TIMESTAMP.fullmatch(unescaped):
         day, time = found.groups()
         return "timestamp" if _is_date(day) and _TIME.fullmatch(time) else "string"
-    if _TIME.fullmatch(unescaped):
+    if reads.infers_times and _TIME.fullmatch(unescaped):
         return _TIME_TYPE
     return "date" if _DATE.fullmatch(raw) and _is_date(raw) else "string"
 

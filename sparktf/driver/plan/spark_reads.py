@@ -11,6 +11,7 @@ class SparkReads:
 
     zone: str = "UTC"  # Of timestamps in the names of folders; "" if unknown
     infers_partitions: bool = True  # Whether values in the names of folders may be other than text
+    infers_times: bool = True  # Whether such a value may be a time of day; before Spark 4.1, it is text
     case_sensitive: bool = False  # Whether `a` and `A` are two columns
     # Whether dates and timestamps of files with unknown writers are converted
     rebases_unknown: bool = False

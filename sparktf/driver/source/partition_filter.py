@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparktf.driver.spark.differences import query_loggers, small_frame
+from sparktf.driver.spark.differences import frame_of_table, query_loggers
 from sparktf.errors import ConfigError
 from sparktf.feed.formats.splits import partition_type
 from sparktf.sequence import PartitionValue
@@ -54,8 +54,8 @@ def filter_partitions(
     with quiet_query_logger():
         try:
             # Without the row numbers first, so that Spark does not offer them in place of an unknown column.
-            small_frame(spark, pa.table(columns)).where(predicate)
-            chosen = small_frame(spark, numbered).where(predicate).select(f"`{_ROW}`").collect()
+            frame_of_table(spark, pa.table(columns)).where(predicate)
+            chosen = frame_of_table(spark, numbered).where(predicate).select(f"`{_ROW}`").collect()
         except PySparkException as error:
             raise ConfigError(f"{predicate!r}: {_reason(error)} (partition columns: {', '.join(names)})") from error
     selected = {row[0] for row in chosen}

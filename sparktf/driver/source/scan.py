@@ -32,6 +32,7 @@ from sparktf.driver.source.scan_filter import (
     column_id,
     comparisons,
 )
+from sparktf.driver.spark.differences import has_times_of_day
 from sparktf.driver.spark.jvm import Java, class_of, elements
 from sparktf.driver.spark.jvm_plans import physical_plan
 from sparktf.feed.formats.splits import PARTITION_TYPES
@@ -122,6 +123,7 @@ def spark_reads(spark: SparkSession) -> SparkReads:
     return SparkReads(
         zone=_zone(spark),
         infers_partitions=_setting(spark, _INFERENCE) == "TRUE",
+        infers_times=has_times_of_day(),
         case_sensitive=_setting(spark, _CASE) == "TRUE",
         rebases_unknown=_setting(spark, _REBASE) != _AS_WRITTEN,
         rebases_unknown_int96=_setting(spark, _REBASE_INT96) != _AS_WRITTEN,

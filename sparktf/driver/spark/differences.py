@@ -11,7 +11,6 @@ import importlib.metadata
 import importlib.util
 import logging
 import re
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
 _FIRST, _NEXT = (3, 5, 1), (5, 0, 0)
 _MODERN = (4, 0, 0)
 """The first Spark that knows Arrow's tables, and has a logger of queries."""
+
+_WITH_TIMES = (4, 1, 0)
+"""The first Spark that takes 12:30:00 in a folder's name for a time of day."""
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?")
 _WRITTEN = re.compile(r"""^__version__\b.*=\s*["'](.+?)["']""", re.MULTILINE)
@@ -101,26 +103,19 @@ def query_loggers() -> list[logging.Logger]:
     return [importlib.import_module("pyspark.logger").PySparkLogger.getLogger("SQLQueryContextLogger")]
 
 
-def small_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Returns a table as a DataFrame; Spark 3.5 is given it row by row, and filters it in a job."""
-    if _is_modern():
-        return _as_it_is(spark, table)
-    return spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], _schema_of(table))
-
-
 def frame_of_table(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """Returns a table of any size as a DataFrame.
-
-    Spark 3.5 takes no table: its tasks get pieces of it as bytes, and read these.
-    """
+    """Returns a table of any size as a DataFrame. A small one is a part of the query's plan: no job filters it."""
     if _is_modern():
-        return _as_it_is(spark, table)
+        frame: DataFrame = spark.createDataFrame(table)
+        return frame
     schema = _schema_of(table)
     plain = _localized(table, str(spark.conf.get("spark.sql.session.timeZone"))).cast(
         schema_as_arrow(spark, schema), safe=False
     )
-    pieces = [(_packed(batch),) for batch in plain.to_batches(_PIECE_ROWS)]
-    return spark.createDataFrame(pieces, "piece binary").mapInArrow(_unpacked, schema)
+    batches = plain.to_batches(_PIECE_ROWS) or plain.schema.empty_table().to_batches()
+    from sparktf.driver.spark.jvm_batches import frame_of_batches  # noqa: PLC0415 - a submitting process has no pyspark
+
+    return frame_of_batches(spark, batches, schema)
 
 
 def schema_as_arrow(spark: SparkSession, schema: StructType) -> pa.Schema:
@@ -137,14 +132,23 @@ def type_of_ddl(ddl: str) -> DataType:
     return parsed
 
 
+def has_times_of_day() -> bool:
+    """Returns whether a partition's value may be a time of day to Spark."""
+    return _is_at_least(_WITH_TIMES)
+
+
 def for_metadata(spark: SparkSession) -> SparkSession | SparkContext:
     """Returns by what Spark ML's readers and writers of metadata reach storage."""
     return spark if _is_modern() else spark.sparkContext
 
 
 def _is_modern() -> bool:
+    return _is_at_least(_MODERN)
+
+
+def _is_at_least(first: tuple[int, int, int]) -> bool:
     numbers = _numbers(importlib.import_module("pyspark").__version__)
-    return numbers is not None and numbers >= _MODERN
+    return numbers is not None and numbers >= first
 
 
 def _numbers(version: str) -> tuple[int, int, int] | None:
@@ -166,11 +170,6 @@ def _version_here() -> str:
     return found[1] if found is not None else "of unknown version"
 
 
-def _as_it_is(spark: SparkSession, table: pa.Table) -> DataFrame:
-    frame: DataFrame = spark.createDataFrame(table)
-    return frame
-
-
 def _schema_of(table: pa.Table) -> StructType:
     types: Any = importlib.import_module("pyspark.sql.pandas.types")
     is_plain: bool = importlib.import_module("pyspark.sql.utils").is_timestamp_ntz_preferred()
@@ -186,17 +185,3 @@ def _localized(table: pa.Table, zone: str) -> pa.Table:
         if pa.types.is_timestamp(field.type) and field.type.tz is None:
             table = table.set_column(i, field.name, pc.assume_timezone(table.column(i), zone))
     return table
-
-
-def _packed(batch: pa.RecordBatch) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    return bytes(sink.getvalue())
-
-
-def _unpacked(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the pieces of a table that a task was given."""
-    for batch in rows:
-        for piece in batch.column(0):
-            yield from pa.ipc.open_stream(piece.as_buffer())

@@ -36,6 +36,7 @@ from tensorflow.python.eager import context
 from sparktf.clock import ListeningClock, SystemClock
 from sparktf.errors import NodeLostError, PreflightError
 from sparktf.knobs import KNOBS
+from sparktf.process.supported import servers_complaint
 from sparktf.topology import NodeId
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.report import log_line
@@ -43,8 +44,6 @@ from sparktf.trainer.parameter_server.membership.doors import Door, StandIns
 from sparktf.trainer.parameter_server.membership.knocking import Probe, all_answer, knock
 from sparktf.trainer.parameter_server.membership.seats import Call, Reach, are_filled, is_abandoned, is_cut_off, reach
 from sparktf.wire.control import WorkerPlace
-
-_KNOWN = "2.21."
 
 
 class Succession:
@@ -94,11 +93,8 @@ class Succession:
         Raises:
             PreflightError: the way successors are brought in is not known for this version of TensorFlow.
         """
-        if not tf.__version__.startswith(_KNOWN) or self._errors() is None:
-            raise PreflightError(
-                f"cluster.strategy: parameter_server needs TensorFlow {_KNOWN}x to replace lost workers, and "
-                f"{tf.__version__} is installed: install {_KNOWN}x, or choose another strategy"
-            )
+        if complaint := servers_complaint(tf.__version__):
+            raise PreflightError(complaint)
         cluster = self._coordinator._cluster
         self._doors = [
             Door(place, worker, cluster.closure_queue)
