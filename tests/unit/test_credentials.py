@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import base64
+import logging
+import socket
+import threading
+import traceback
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import requests
 
 from sparktf.driver.gang.site import Handler
 from sparktf.driver.spark.driver_tokens import DriverTokens, handing_out, no_token
@@ -20,6 +26,7 @@ from sparktf.storage.credentials import (
     token_for,
     write_token_file,
 )
+from sparktf.storage.hdfs.webhdfs_client import new_session
 from sparktf.storage.tokens import HDFS_KIND, Token, TokenFormatError, edition_of, parse_tokens, token_file
 from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
 
@@ -178,3 +185,35 @@ def test_who_gets_no_token_is_told_why_in_one_line(said: str, why: str) -> None:
     assert message.startswith("Kerberos: HDFS gives no token: ")
     assert why in message
     assert "\n" not in message
+
+
+def test_a_token_in_the_address_of_a_request_is_neither_in_its_error_nor_in_a_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Java's and Spark's traces show the whole chain of errors, and Spark's Python workers log what they like."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    caplog.set_level(logging.DEBUG)
+    session = new_session(None)
+    with pytest.raises(requests.ConnectionError) as raised:
+        session.put(f"http://127.0.0.1:{port}/webhdfs/v1/lake?op=CREATE&delegation={OF_HDFS}&overwrite=false")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as web:
+        threading.Thread(target=web.serve_forever).start()
+        session.get(f"http://127.0.0.1:{web.server_port}/webhdfs/v1/lake?op=OPEN&delegation={OF_HDFS}")
+        web.shutdown()
+    said = "".join(traceback.format_exception(raised.value))
+    assert "/webhdfs/v1/lake?op=CREATE" in said
+    assert "/webhdfs/v1/lake?op=OPEN" in caplog.text
+    assert OF_HDFS[:8] not in said + caplog.text
+    assert OF_HDFS[:8] not in repr(raised.value)
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers each request with nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *of: object) -> None:
+        del of
