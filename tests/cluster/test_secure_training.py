@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def test_without_yarn_a_driver_renews_its_tokens_by_the_ticket_of_its_user(
     secured.login("alice")
     before = tokens_given(secured)
     program = (*plain_line("jobs/train.py", {"spark.ui.enabled": "false"}, "local[3]"), "--config")
-    ticket = {"KRB5CCNAME": secured.environment(user="alice")["KRB5CCNAME"]}
+    ticket = {"KRB5CCNAME": secured.environment(user="alice")["KRB5CCNAME"], "PYSPARK_PYTHON": sys.executable}
     with Submission(secured, tmp_path, config, "--run-id", "local", program=program, environment=ticket) as submission:
         assert submission.wait() == 0, submission.output()
     result = result_of(secured, "local")

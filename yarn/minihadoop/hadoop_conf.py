@@ -123,6 +123,8 @@ def _of_a_pair(config: ClusterConfig, files: dict[str, dict[str, Value]], folder
         "dfs.namenode.shared.edits.dir": f"file://{folder.shared_edits}",
         # Nothing is to be fenced: whoever makes the other one active has ended this one.
         "dfs.ha.fencing.methods": "shell(/bin/true)",
+        # With it, clients wait minutes for the NameNode that has died instead of asking the other one.
+        "dfs.client.retry.policy.enabled": False,
         "dfs.ha.tail-edits.period": 1,
         "dfs.ha.log-roll.period": 5,
     }
