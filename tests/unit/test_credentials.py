@@ -7,6 +7,7 @@ import logging
 import socket
 import threading
 import traceback
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import requests
 
 from sparktf.driver.gang.site import Handler
-from sparktf.driver.spark.driver_tokens import DriverTokens, handing_out, no_token
+from sparktf.driver.spark.driver_tokens import DriverTokens, are_stale, handing_out, newest, no_token
 from sparktf.executor.handed_tokens import HandedTokens
 from sparktf.storage.credentials import (
     TOKEN_FILE,
@@ -217,3 +218,14 @@ class Answering(BaseHTTPRequestHandler):
 
     def log_message(self, *of: object) -> None:
         del of
+
+
+def test_of_tokens_the_newest_are_taken_and_stale_ones_are_asked_for_anew() -> None:
+    (given,) = [one for one in parse_tokens(WRITTEN) if one.kind == HDFS_KIND]
+    issued_s = 1795786733.858
+    assert given.issued_s() == pytest.approx(issued_s)
+    older = replace(given, identifier=b"\0\0\0\0\x05")
+    assert newest((older,), (), (given,)) == (given,)
+    assert newest((), ()) == ()
+    assert are_stale((), 20, issued_s)
+    assert [are_stale((older, given), 20, issued_s + age) for age in (0, 16.9, 17.1, 21)] == [False, False, True, True]
