@@ -24,6 +24,8 @@ def held_tokens() -> bytes:
 def new_tokens(spark: SparkSession) -> bytes:
     """Returns new tokens for the file systems that Spark knows of, asked for with the JVM's ticket: a token file.
 
+    The JVM's user has them, too, from then on: by old ones Spark itself could read no more.
+
     Raises:
         Py4JError: the NameNode gives none, or there is no ticket.
     """
@@ -31,6 +33,7 @@ def new_tokens(spark: SparkSession) -> bytes:
     conf = scala_context(spark.sparkContext).conf()
     manager = java().org.apache.spark.deploy.security.HadoopDelegationTokenManager(conf, hadoop_of(spark), None)
     manager.obtainDelegationTokens(found)
+    _user(java()).addCredentials(found)
     return _file_of(found, java())
 
 
