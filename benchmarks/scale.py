@@ -31,6 +31,7 @@ from sparktf.config.job import JobConfig
 from sparktf.console.console import Display
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
+from sparktf.driver.attempt.restart import Why
 from sparktf.driver.gang.control_server import Addresses, serve
 from sparktf.driver.gang.gang import Gang
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
@@ -201,9 +202,9 @@ class BenchGang(Gang):
         self.begun: Future[None] = Future()
         self.gathered_s = 0.0
 
-    def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[AgentRecord]:
+    def gather(self, config: JobConfig, plan: Plan, display: Display, why: Why) -> list[AgentRecord]:
         """See `Gang`."""
-        agents = super().gather(config, plan, display, first=first)
+        agents = super().gather(config, plan, display, why)
         self.gathered_s = time.process_time()
         return agents
 

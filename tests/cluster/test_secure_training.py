@@ -103,5 +103,5 @@ def test_without_yarn_a_driver_renews_its_tokens_by_the_ticket_of_its_user(
         assert submission.wait() == 0, submission.output()
     result = result_of(secured, "local")
     assert len(result.attempts) == 1
-    assert result.rows[0].trained == result.rows[0].planned > 0
+    assert result.rows[0].trained == result.rows[0].fed > 0
     assert tokens_given(secured) - before > 1

@@ -40,5 +40,6 @@ CASES = [
     Case("[10] no checkpoint after an epoch whose rows do not add up", 205, None, "rows of epoch 0 were not trained"),
     Case("a driver that stood still has heard nobody", 2, "driver-pauses", "nothing had happened to it"),
     Case("it is fed again once nobody has any of it", 842, None, "are held by no worker"),
+    Case("a node that was taken back costs no attempt", 5, "node-preempted", "ended for a node that was taken back"),
     Case("a run's row is its owner's", 969, None, "had taken the run over"),
 ]

@@ -131,7 +131,10 @@ def told(world: World, submission: Submission) -> Iterator[str]:
     if result.verdict is Verdict.DATA_REFUSED and not world.is_refused:
         yield f"{name} refused rows: {submission.error}"
     yield from _attempts(world, submission, result)
-    if len(result.attempts) > world.config.train.max_attempts:
+    preempted = "node-preempted" in world.faults.kinds
+    if preempted and submission.error.startswith(("NodeLostError", "PeerLostError")):
+        yield f"{name} ended for a node that was taken back: {submission.error}"
+    if len(result.attempts) > world.config.train.max_attempts and not preempted:
         yield f"{name} made {len(result.attempts)} attempts"
 
 

@@ -82,6 +82,9 @@ NIGHT_RATES: Mapping[str, tuple[float, float]] = {
 """The same of runs that publish: per call of somebody else who changes the published models, and of the run's driver
 on these, and on its row of the history."""
 
+ASKED_RATES: Mapping[str, tuple[float, float]] = {"node-preempted": (0.5, 1.0)}
+"""The same of seeds that ask for it: per node. Whatever else goes wrong with one would cover for it."""
+
 LOSSES = frozenset(
     (
         "evaluator-dies",
@@ -149,6 +152,7 @@ class Faults:
             others = random.Random(f"{seed} {name} faults")
             drawn |= frozenset(kind for kind in more if others.random() < _ON)
             rates |= {kind: others.uniform(*more[kind]) for kind in more}
+        rates |= {kind: chance.uniform(*ASKED_RATES[kind]) for kind in sorted(ASKED_RATES.keys() & (kinds or ()))}
         if is_async and seed % 4 == 3:
             drawn = LOSSES
         self.kinds = (drawn if chance.random() > _SOME else frozenset()) if kinds is None else kinds

@@ -219,6 +219,11 @@ MUTANTS = (
         "[9] what cannot be stored is not trained again",
         {"sparktf.driver.attempt.restart.may_be_mended": lambda cause: cause.verdict is Verdict.INFRASTRUCTURE},
     ),
+    Mutant(
+        "a node that was taken back costs no attempt",
+        {"sparktf.driver.attempt.restart.reason_taken_back": lambda cause, taken_back: ""},
+        only="node-preempted",
+    ),
     Mutant("a split is leased to one node", {"sparktf.driver.attempt.rows.ledger.Ledger.lease": _anybodys_lease}),
     Mutant(
         "a split has as many rows as its feeder says", {"sparktf.feed.channel.server.SplitServer.do_put": _any_count}

@@ -547,6 +547,11 @@ class Agent:
         self._heard_s = line.hub.now
         self.process.spawn(self._run)
 
+    @property
+    def id(self) -> str:
+        """As it is registered now."""
+        return self._id
+
     def die(self) -> None:
         """Its executor is killed, and the trainer with it."""
         self.process.kill()

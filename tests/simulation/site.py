@@ -157,6 +157,7 @@ class SimSite:
         self._started = 0
         self.ready_s: dict[tuple[int, NodeId], float] = {}
         self.spares = self.homes = 0
+        self._preempted: set[str] = set()
 
     # ---- what the gang asks for ----
 
@@ -212,7 +213,8 @@ class SimSite:
 
     def facts(self, agents: Sequence[roster.AgentRecord]) -> list[roster.ExecutorFacts]:
         """See `Site`."""
-        return [roster.ExecutorFacts() for _ in agents]
+        preempted = roster.ExecutorFacts(removed="Container container_1 was preempted.", taken_back=True)
+        return [preempted if agent.id in self._preempted else roster.ExecutorFacts() for agent in agents]
 
     # ---- the server ----
 
@@ -245,6 +247,11 @@ class SimSite:
         agent.process.on_end.append(partial(self._echo, agent.process))
         self._perhaps(agent.process, "node-dies", agent.die)
         self._perhaps(agent.process, "node-freezes", agent.freeze)
+        self._perhaps(agent.process, "node-preempted", partial(self._preempt, agent))
+
+    def _preempt(self, agent: Agent) -> None:
+        self._preempted.add(agent.id)
+        agent.die()
 
     def trainer(self, agent: Agent, spec: Training) -> Trainer:
         """Starts a trainer of the node's role."""
@@ -283,13 +290,15 @@ class SimSite:
         if (chance := self.faults.strike(kind, f"{process}", weight=weight)) is None:
             return
         after_s = chance.uniform(0.0, within_s)
-        args = () if kind.endswith(("dies", "cut")) else (chance.choice((1.0, 4.0, 9.0, 15.0, 40.0)),)
+        args = () if kind.endswith(("dies", "cut", "preempted")) else (chance.choice((1.0, 4.0, 9.0, 15.0, 40.0)),)
         note = f"{process} {kind.partition('-')[2]} in {after_s:.1f} s" + (f" for {args[0]:g} s" if args else "")
         self.faults.schedule[-1] = self.faults.schedule[-1]._replace(what=note)
 
         def happen() -> None:
             if not process.dead and self.hub.now < self.faults.until_s:
-                self.world.hit(process, kind, lasts=args[0] >= _LONG_S if args else kind.endswith("dies"))
+                self.world.hit(
+                    process, kind, lasts=args[0] >= _LONG_S if args else kind.endswith(("dies", "preempted"))
+                )
                 act(*args)
 
         self.hub.at(after_s, happen)

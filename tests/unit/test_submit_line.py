@@ -67,6 +67,27 @@ def test_a_submission_that_waits_for_the_runs_owner_says_so_to_its_driver() -> N
     assert submit_line(parse_config(CONFIG), SHIPMENT, "r", PROGRAMS, wait=True)[-3:] == ["--run-id", "r", "--wait"]
 
 
+PASSED_ON = {
+    "spark.yarn.executor.nodeLabelExpression": "gpu && ssd",
+    "spark.yarn.am.nodeLabelExpression": "core",
+    "spark.yarn.dist.files": "hdfs:///conf/words.txt,hdfs:///conf/truststore.jks#trust",
+    "spark.yarn.dist.archives": "hdfs:///envs/more.zip#more",
+    "spark.executorEnv.YARN_CONTAINER_RUNTIME_TYPE": "docker",
+    "spark.executorEnv.YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": "registry:5000/spark:3.5",
+    "spark.yarn.appMasterEnv.YARN_CONTAINER_RUNTIME_TYPE": "docker",
+    "spark.executorEnv.YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": "/etc/passwd:/etc/passwd:ro,/data:/data:ro",
+}
+
+
+@pytest.mark.parametrize("mode", ["cluster", "client"])
+def test_what_only_yarn_understands_is_passed_on_as_it_is(mode: str) -> None:
+    config = parse_config(CONFIG, [f"submit.deploy_mode={mode}"])
+    submit = config.submit.model_copy(update={"conf": PASSED_ON})
+    line = submit_line(config.model_copy(update={"submit": submit}), SHIPMENT, None, PROGRAMS)
+    settings = [line[i + 1] for i, part in enumerate(line) if part == "--conf"]
+    assert [s for s in settings if s.partition("=")[0] in PASSED_ON] == [f"{k}={v}" for k, v in PASSED_ON.items()]
+
+
 def test_a_setting_of_the_users_own_wins_and_stands_once() -> None:
     config = parse_config(CONFIG, ["submit.conf.spark.executor.instances=7"])
     line = submit_line(config, SHIPMENT, None, PROGRAMS)
