@@ -21,7 +21,6 @@ from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
 from sparktf.console.plain_console import PlainConsole, let_go_of_output, say
 from sparktf.errors import ConfigError, SparkTFError, Verdict
-from sparktf.hadoop import HadoopConf
 from sparktf.process.supported import lacks
 from sparktf.rundir import chosen_run_id
 from sparktf.told import told, told_lines, words_of_error
@@ -324,9 +323,9 @@ def _completion(arguments: argparse.Namespace) -> int:
 
 def _file_systems() -> FileSystems:
     """Returns this process's file systems, the only ones that it has."""
-    from sparktf.storage.file_systems import FileSystems  # noqa: PLC0415 - storage libraries, as above
+    from sparktf.driver.spark.ticket import command_file_systems  # noqa: PLC0415 - storage libraries, as above
 
-    return FileSystems(HadoopConf.from_environment())
+    return command_file_systems()
 
 
 def _needed_output(arguments: argparse.Namespace) -> RunsRoot:

@@ -20,7 +20,7 @@ from sparktf.doctor.diagnosis import Diagnosis, fine, note, stop
 from sparktf.driver.spark.yarn_memory import Container, check_fits
 from sparktf.driver.spark.yarn_settings import containers
 from sparktf.errors import ConfigError, PreflightError, StorageError, StorageNotFoundError, StorageUnavailableError
-from sparktf.hadoop import HadoopConf
+from sparktf.hadoop import HDFS_SCHEMES, VIEWFS, HadoopConf
 from sparktf.storage.base import Storage
 from sparktf.storage.credentials import process_user
 from sparktf.storage.file_systems import FileSystems
@@ -199,7 +199,7 @@ def expiry_of(listed: str) -> dt.datetime | None:
 
 def is_remote(hadoop: HadoopConf) -> bool:
     """Whether the default file system is a cluster's."""
-    return urlsplit(hadoop.default_fs).scheme in ("hdfs", "webhdfs", "swebhdfs")
+    return urlsplit(hadoop.default_fs).scheme in (*HDFS_SCHEMES, VIEWFS)
 
 
 def is_secured(properties: Mapping[str, str]) -> bool:
@@ -241,7 +241,7 @@ class ServerTime(NamedTuple):
 def look_at_clocks(hadoop: HadoopConf, managers: ResourceManagers | None) -> list[ServerTime]:
     """Asks NameNodes and ResourceManagers for the time; those that do not answer are left out."""
     urls = list(managers.web) if managers is not None else []
-    if is_remote(hadoop):
+    if urlsplit(hadoop.default_fs).scheme in HDFS_SCHEMES:
         with suppress(ConfigError):
             urls += [namenode.http for namenode in hadoop.namenodes(urlsplit(hadoop.default_fs).netloc)]
     return [found for found in map(_time_of, dict.fromkeys(urls)) if found is not None]

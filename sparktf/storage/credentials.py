@@ -127,6 +127,11 @@ def credentials_here() -> Credentials:
     return FileCredentials(places) if places else SimpleCredentials()
 
 
+def has_token_file() -> bool:
+    """Whether this process was given tokens."""
+    return any(place.exists() for place in _token_places())
+
+
 def _token_places() -> Iterator[Path]:
     if local := os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]:
         yield Path(local, TOKENS)

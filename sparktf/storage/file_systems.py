@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sparktf.errors import ConfigError
-from sparktf.hadoop import HadoopConf
+from sparktf.hadoop import HDFS_SCHEMES, VIEWFS, HadoopConf
 from sparktf.storage.base import Storage, Timeouts
 from sparktf.storage.credentials import Credentials, credentials_here
 from sparktf.storage.local import LocalStorage, local_path
+from sparktf.storage.mounts import check_not_mounted, home_of, mounted
 
 if TYPE_CHECKING:
     from sparktf.storage.hdfs.hdfs import HdfsStorage
 
 # Hadoop prints a local path as "file:/x". Any other scheme needs "://": "day:1/part" is a relative path.
+# Below it, HDFS shows encrypted files as they lie on disk.
+_RAW = "/.reserved/raw"
 _SCHEME = re.compile(r"^(file(?=:)|[a-z][a-z0-9+.-]*(?=://))", re.IGNORECASE)
 
-_SUPPORTED = ("file", "hdfs", "webhdfs", "swebhdfs")
+_SUPPORTED = ("file", *HDFS_SCHEMES)
 
 
 class FileSystems:
@@ -64,10 +67,11 @@ class FileSystems:
 
         As in Spark and Hadoop, a path without a scheme belongs to `fs.defaultFS`, a relative one to the user's home
         there. A local path becomes absolute in this process's working directory, and loses its `file:` unless it would
-        then mean another file system. Nothing is percent-decoded.
+        then mean another file system. A path of ViewFS becomes that of the file system to which its mount table leads.
+        Nothing is percent-decoded.
 
         Raises:
-            ConfigError: the path is empty, or names no cluster.
+            ConfigError: the path is empty, leads to no cluster, or would show encrypted files without decrypting them.
         """
         if not path.strip():
             raise ConfigError("a path is empty: name a file or folder")
@@ -75,14 +79,38 @@ class FileSystems:
         scheme = found.group(1).lower() if found else ""
         if scheme == "file" or (not scheme and self._is_local):
             return local_path(path) if self._is_local else f"file://{local_path(path)}"
+        if scheme == VIEWFS or (not scheme and _scheme(self.hadoop.default_fs) == VIEWFS):
+            return self._mounted(path, scheme)
         if not scheme:
             absolute = path if path.startswith("/") else f"/user/{self.credentials.user()}/{path}"
-            return self._default_cluster() + _tidy(absolute)
+            return self._canonical(path, self._default_cluster(), absolute)
         if scheme not in _SUPPORTED:
             return path.rstrip("/")
         authority = _authority(path)
         cluster = f"{scheme}://{authority}" if authority else self._default_cluster(scheme, path)
-        return cluster + _tidy(_below(path))
+        return self._canonical(path, cluster, _below(path))
+
+    def _canonical(self, path: str, cluster: str, absolute: str) -> str:
+        below = _tidy(absolute)
+        if f"{below}/".startswith(f"{_RAW}/"):
+            there = below.removeprefix(_RAW) or "/"
+            raise ConfigError(f"{path}: {_RAW} shows encrypted files as they lie on disk: write {there}")
+        if _scheme(cluster) == "hdfs":
+            check_not_mounted(path, _authority(cluster), below, self.hadoop.properties)
+        return cluster + below
+
+    def _mounted(self, path: str, scheme: str) -> str:
+        """Returns the canonical form of a path of ViewFS: of the file system to which it leads."""
+        properties, authority = self.hadoop.properties, _authority(path if scheme else self.hadoop.default_fs)
+        if scheme and not authority and _scheme(self.hadoop.default_fs) == VIEWFS:
+            authority = _authority(self.hadoop.default_fs)
+        absolute = _below(path) if scheme else path
+        if not absolute.startswith("/"):
+            absolute = f"{home_of(authority, self.credentials.user(), properties)}/{path}"
+        found = mounted(path, authority, _tidy(absolute), properties)
+        if _scheme(found) == VIEWFS:
+            raise ConfigError(f"{path}: its mount point leads to {found}: write where that really is")
+        return self.normalise(found)
 
     @property
     def _is_local(self) -> bool:
@@ -104,7 +132,9 @@ class FileSystems:
                 # Imported late: its libraries take long to load in every process, and many runs need no cluster.
                 from sparktf.storage.hdfs.hdfs import open_cluster  # noqa: PLC0415
 
-                self._clusters[cluster] = open_cluster(scheme, authority, self.hadoop, self.credentials, self._timeouts)
+                self._clusters[cluster] = open_cluster(
+                    cluster, self.hadoop, self.credentials, self._timeouts, self.normalise
+                )
             return self._clusters[cluster]
 
 

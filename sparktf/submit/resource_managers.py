@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
+from sparktf.trusted import trusted
 
 _STEP_MIB = 1024
 
@@ -20,6 +22,7 @@ class ResourceManagers:
     web: tuple[str, ...]  # URL of each one's REST API
     maximum_mib: int | None  # Largest container by yarn-site.xml; None if it does not tell
     step_mib: int = _STEP_MIB  # Container sizes are multiples of it, by yarn-site.xml or YARN's default
+    trust: ssl.SSLContext | None = field(default=None, compare=False)  # For HTTPS
 
 
 def read_resource_managers(folder: Path | None) -> ResourceManagers:
@@ -27,7 +30,7 @@ def read_resource_managers(folder: Path | None) -> ResourceManagers:
 
     Raises:
         PreflightError: it is not set.
-        ConfigError: there is no such folder, or a file in it is no Hadoop configuration.
+        ConfigError: there is no such folder, or a file in it cannot be read as what it is.
     """
     if folder is None:
         raise PreflightError("submit.master: yarn needs HADOOP_CONF_DIR or YARN_CONF_DIR: the folder of yarn-site.xml")
@@ -35,7 +38,7 @@ def read_resource_managers(folder: Path | None) -> ResourceManagers:
 
 
 def resource_managers(properties: Mapping[str, str]) -> ResourceManagers:
-    """Returns the ResourceManagers of Hadoop's properties."""
+    """Returns the ResourceManagers of Hadoop's properties. Raises `ConfigError` if their truststore is not there."""
     key = "yarn.resourcemanager"
     ids = properties.get(f"{key}.ha.rm-ids", "") if properties.get(f"{key}.ha.enabled") == "true" else ""
     suffixes = [f".{name.strip()}" for name in ids.split(",") if name.strip()] or [""]
@@ -52,4 +55,5 @@ def resource_managers(properties: Mapping[str, str]) -> ResourceManagers:
         web=tuple(f"{scheme}://{value(web_key, s) or f'{hosts[s]}:{web_port}'}" for s in suffixes),
         maximum_mib=int(maximum) if maximum.isdecimal() else None,
         step_mib=int(step) if step.isdecimal() and int(step) else _STEP_MIB,
+        trust=trusted(properties) if secure else None,
     )

@@ -121,9 +121,8 @@ class ResourceManagerApi:
         # With high availability, the one that stands by redirects to the active one.
         for url in self._managers.web:
             with suppress(OSError, ValueError):
-                with urllib.request.urlopen(
-                    f"{url}/ws/v1/cluster/{path}", timeout=KNOBS.resource_manager_call_s
-                ) as answer:
+                wanted, within_s = f"{url}/ws/v1/cluster/{path}", KNOBS.resource_manager_call_s
+                with urllib.request.urlopen(wanted, timeout=within_s, context=self._managers.trust) as answer:
                     found = json.loads(answer.read())
                 if isinstance(found, dict):
                     return found

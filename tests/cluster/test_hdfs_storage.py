@@ -322,7 +322,7 @@ class TestNameService(Unbroken):
 
     def test_hdfs_native_finds_it_too(self, hadoop: MiniHadoop, conf: HadoopConf, root: str) -> None:
         hadoop.hdfs.put("/test/x", b"1")
-        opened = NativeClient("hdfs://lake", dict(conf.for_nodes().properties), 10).open("/test/x")
+        opened = NativeClient("hdfs://lake", dict(conf.for_nodes().properties), SimpleCredentials(), 10).open("/test/x")
         assert opened is not None
         into = bytearray(1)
         assert opened.read_into(0, memoryview(into)) == 1

@@ -92,8 +92,111 @@ class TestPaths:
         assert systems.open(found[0].path).read_bytes(found[0].path) == b"1"
 
     def test_a_default_that_there_is_no_storage_for_is_named(self) -> None:
-        with pytest.raises(ConfigError, match=r"^viewfs://c/x: viewfs:// is not supported"):
-            file_systems("viewfs://c").open("/x")
+        with pytest.raises(ConfigError, match=r"^s3a://c/x: s3a:// is not supported"):
+            file_systems("s3a://c").open("/x")
+
+    @pytest.mark.parametrize(
+        ("path", "instead"),
+        [("/.reserved/raw/zone/x", "/zone/x"), ("hdfs://nn//.reserved/./raw/zone/", "/zone"), ("/.reserved/raw", "/")],
+    )
+    def test_files_are_not_shown_encrypted(self, path: str, instead: str) -> None:
+        with pytest.raises(ConfigError, match=rf"^{path}: /.reserved/raw shows encrypted files .*: write {instead}$"):
+            file_systems().open(path)
+        assert file_systems().normalise("/.reserved/rawdata") == "hdfs://nn:8020/.reserved/rawdata"
+
+
+TABLE = "fs.viewfs.mounttable.all."
+MOUNTS = {
+    "fs.defaultFS": "viewfs://all",
+    "dfs.nameservices": "lake",
+    f"{TABLE}link./data": "hdfs://lake/warehouse/",
+    f"{TABLE}link./data/old/years": "hdfs://attic:8020/",
+    f"{TABLE}link./user": "hdfs://people/user",
+    f"{TABLE}link./scratch": "file:///scratch",
+    f"{TABLE}link./bucket": "s3a://bucket/x",
+    f"{TABLE}link./turn": "viewfs://all/data",
+    f"{TABLE}homedir": "/user/people",
+    "fs.viewfs.mounttable.rest.link./a": "hdfs://a/",
+    "fs.viewfs.mounttable.rest.linkFallback": "hdfs://rest/all",
+    "fs.viewfs.mounttable.one.linkMergeSlash": "hdfs://lake/",
+    "fs.viewfs.mounttable.many.linkNfly": "hdfs://a/,hdfs://b/",
+    "fs.viewfs.mounttable.default.link./d": "hdfs://d/",
+}
+
+
+class TestViewFs:
+    """Paths by a mount table. What Hadoop's own client makes of them: `cluster/test_hdfs_habits.py`."""
+
+    @pytest.mark.parametrize(
+        ("path", "expected"),
+        [
+            ("/data/clicks/", "hdfs://lake/warehouse/clicks"),
+            ("viewfs://all/data/new//x", "hdfs://lake/warehouse/new/x"),
+            ("viewfs:///data/x", "hdfs://lake/warehouse/x"),
+            ("/data/old/years/1999", "hdfs://attic:8020/1999"),
+            ("/data/old/years", "hdfs://attic:8020"),
+            ("/database/../data/x", "hdfs://lake/warehouse/x"),
+            ("runs", "hdfs://people/user/people/alice/runs"),
+            ("/scratch/x", "file:///scratch/x"),
+            ("viewfs://rest/a/x", "hdfs://a/x"),
+            ("viewfs://rest/b/x", "hdfs://rest/all/b/x"),
+            ("viewfs://one/x", "hdfs://lake/x"),
+            ("viewfs://one", "hdfs://lake"),
+        ],
+    )
+    def test_a_path_is_that_to_which_its_mount_point_leads(self, path: str, expected: str) -> None:
+        systems = FileSystems(HadoopConf(properties=MOUNTS), SimpleCredentials("alice"))
+        assert systems.normalise(path) == expected
+
+    def test_the_default_table_is_that_of_paths_which_name_none(self) -> None:
+        conf = HadoopConf(properties={**MOUNTS, "fs.defaultFS": "hdfs://lake"})
+        assert FileSystems(conf).normalise("viewfs:///d/x") == "hdfs://d/x"
+
+    @pytest.mark.parametrize(
+        ("path", "reason"),
+        [
+            ("/", "below it are mount points of viewfs://all, .*: write a path below one of them, as /bucket"),
+            ("/data", "below it are mount points of .* as /data/old/years"),
+            ("viewfs://rest/", "below it are mount points"),
+            ("/tmp/x", "no mount point of viewfs://all has it; there are /bucket, /data, /data/old/years, /scratch, "),
+            ("/database/x", "no mount point of viewfs://all has it"),
+            ("/turn/x", "its mount point leads to viewfs://all/data/x: write where that really is"),
+            ("/data/../user/../.reserved/raw/x", "no mount point"),
+            ("viewfs://many/x", r"fs.viewfs.mounttable.many.linkNfly is not supported: write where it .* hdfs://"),
+            ("viewfs://none/x", r"has no mount table of viewfs://none \(fs.viewfs.mounttable.none.link....\): write"),
+        ],
+    )
+    def test_a_path_that_leads_nowhere_is_refused_with_what_to_write(self, path: str, reason: str) -> None:
+        with pytest.raises(ConfigError, match=rf"^{path}: .*{reason}"):
+            FileSystems(HadoopConf(properties=MOUNTS)).open(path)
+
+    def test_a_mount_point_of_a_store_is_refused_by_the_stores_name(self) -> None:
+        with pytest.raises(ConfigError, match=r"^s3a://bucket/x/y: s3a:// is not supported"):
+            FileSystems(HadoopConf(properties=MOUNTS)).open("/bucket/y")
+
+    def test_a_table_in_a_file_of_its_own_is_named(self) -> None:
+        conf = HadoopConf(properties={**MOUNTS, "fs.viewfs.mounttable.path": "hdfs://lake/mounts"})
+        with pytest.raises(ConfigError, match=r"^/tmp/x: .*\(fs.viewfs.mounttable.path\), which is not read: write"):
+            FileSystems(conf).open("/tmp/x")
+
+    def test_nodes_find_what_the_driver_found(self) -> None:
+        nodes = FileSystems(HadoopConf(properties=MOUNTS).for_nodes())
+        assert nodes.normalise("/data/x") == "hdfs://lake/warehouse/x"
+
+    def test_where_hadoops_clients_look_into_a_table_for_hdfs_too_the_place_is_told(self) -> None:
+        over = "fs.viewfs.mounttable.lake."
+        conf = HadoopConf(
+            properties={
+                "fs.defaultFS": "hdfs://lake",
+                "fs.hdfs.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
+                f"{over}link./far": "hdfs://other/far",
+                f"{over}link./near": "hdfs://lake/near",
+            }
+        )
+        assert FileSystems(conf).normalise("/near/x") == "hdfs://lake/near/x"
+        assert FileSystems(conf).normalise("hdfs://other/x") == "hdfs://other/x"
+        with pytest.raises(ConfigError, match=r"^/far/x: by fs.hdfs.impl .* is at hdfs://other/far/x: write that"):
+            FileSystems(conf).open("/far/x")
 
 
 class TestHadoopConf:
@@ -156,6 +259,32 @@ class TestHadoopConf:
             "hadoop.rpc.protection",
         }
 
+    @pytest.mark.parametrize(
+        ("said", "umask"),
+        [
+            ("022", 0o022),
+            ("7", 0o007),
+            ("0027", 0o027),
+            ("u=rwx,g=rwx,o=", 0o007),
+            ("a=rx, u=rwx", 0o022),
+            ("g+w,u=rwx", 0o057),
+            # Hadoop's own client makes a folder of 700 and one of 255 of these.
+            ("u=rwx,g=rwx,g-w,o=", 0o077),
+            ("a=rx,u+w", 0o522),
+        ],
+    )
+    def test_a_umask_is_said_as_in_hadoop(self, said: str, umask: int) -> None:
+        assert HadoopConf(properties={"fs.permissions.umask-mode": said}).umask == umask
+
+    def test_without_a_umask_others_may_read(self) -> None:
+        assert HadoopConf().umask == 0o022
+
+    @pytest.mark.parametrize("said", ["", "9", "rwx", "12345", "u=rwt"])
+    def test_a_umask_that_is_none_is_named_before_anything_is_written(self, said: str) -> None:
+        conf = HadoopConf(properties={"fs.permissions.umask-mode": said})
+        with pytest.raises(ConfigError, match=f"^fs.permissions.umask-mode: '{said}' is no umask: write it as 027"):
+            FileSystems(conf).open("hdfs://nn/x")
+
 
 class TestNameNodes:
     def test_of_a_name_service_all_are_found_in_order(self) -> None:
@@ -165,6 +294,9 @@ class TestNameNodes:
         )
 
     def test_a_name_service_may_have_one(self) -> None:
+        assert [node.http for node in HadoopConf(properties=HA).namenodes("lake", "https")] == [
+            *("https://nn1:50470", "https://nn2:9871")
+        ]
         assert HadoopConf(properties=HA).namenodes("other") == (NameNode("nn3:8020", "http://nn3:9870"),)
 
     def test_the_policy_chooses_https(self) -> None:

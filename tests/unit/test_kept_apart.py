@@ -85,6 +85,26 @@ def test_one_cluster_is_one_whatever_protocol_and_port_it_is_reached_by(lake: st
     assert not refusal("hdfs://other/lake", HDFS, data={"path": lake})
 
 
+@pytest.mark.parametrize("lake", ["/lake", "hdfs://nn1:8020/lake", "hdfs://NN2/lake", "webhdfs://nn2:9870/lake"])
+def test_a_name_service_and_each_of_its_namenodes_are_one_cluster(lake: str) -> None:
+    pair = FileSystems(
+        HadoopConf(
+            properties={
+                "fs.defaultFS": "hdfs://prod",
+                "dfs.nameservices": "prod,other",
+                "dfs.ha.namenodes.prod": "a,b",
+                "dfs.namenode.rpc-address.prod.a": "nn1:8020",
+                "dfs.namenode.rpc-address.prod.b": "nn2:8020",
+                "dfs.namenode.rpc-address.other": "nn3:8020",
+            }
+        )
+    )
+    assert "is data.path" in refusal("hdfs://prod/lake", pair, data={"path": lake})
+    assert "is data.path" in refusal("hdfs://nn1/lake", pair, data={"path": lake})
+    assert not refusal("hdfs://other/lake", pair, data={"path": lake})
+    assert not refusal("hdfs://nn3/lake", pair, data={"path": lake})
+
+
 def test_what_only_spark_reads_has_a_place_too() -> None:
     assert spot_of("s3a://bucket/a/../lake", HDFS).meets(spot_of("s3a://bucket/lake/day=1", HDFS))
     assert not spot_of("s3a://bucket/lake", HDFS).meets(spot_of("s3a://another/lake", HDFS))

@@ -724,7 +724,7 @@ HOME_OF_FILE_SYSTEMS = "sparktf.storage.file_systems"
 # once, where it begins.
 OPENS_FILE_SYSTEMS = {
     "sparktf/api/trained.py": 1,  # a program of the user's that has a run's result alone, and no session
-    "sparktf/commands/cli.py": 1,  # a command
+    "sparktf/driver/spark/ticket.py": 1,  # a command
     "sparktf/driver/spark/application.py": 1,  # a driver, or a program of the user's with a session
     "sparktf/executor/measuring.py": 1,  # a task of Spark's
     "sparktf/executor/record_rows.py": 2,  # a task of Spark's that reads records, and one that looks for them

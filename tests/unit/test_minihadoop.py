@@ -6,6 +6,7 @@ import os
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from minihadoop.daemons import daemons_of, find_daemon
 from minihadoop.hadoop_conf import write_conf
 from minihadoop.layout import ClusterFolder
 from minihadoop.processes import Process, owned, read_record
+from sparktf.hadoop import HadoopConf, NameNode
 
 
 def properties(path: Path) -> dict[str, str]:
@@ -51,6 +53,27 @@ def test_a_daemon_is_named_by_kind_and_where_need_be_host() -> None:
     for kind, host in [("datanode", None), ("datanode", "master"), ("datanote", "host1")]:
         with pytest.raises(RefusedError, match="cluster default has resourcemanager@master, namenode@master"):
             find_daemon(config, kind, host)
+
+
+def test_a_pair_of_namenodes_is_a_name_service_in_every_configuration(tmp_path: Path) -> None:
+    config, folder = ClusterConfig("mine", hosts=2, namenodes=2), ClusterFolder(tmp_path)
+    assert [daemon.name for daemon in daemons_of(config)][:3] == [
+        *("resourcemanager@master", "namenode@master", "namenode@master2")
+    ]
+    with pytest.raises(RefusedError, match="namenode on which host"):
+        find_daemon(config, "namenode", None)
+    for host in config.all_hosts:
+        write_conf(config, folder, host)
+        hadoop = HadoopConf.from_folder(folder.conf(host.name))
+        assert hadoop.default_fs == "hdfs://lake"
+        assert hadoop.namenodes("lake") == (
+            NameNode("master.mine.test:8020", "http://master.mine.test:9870"),
+            NameNode("master2.mine.test:8020", "http://master2.mine.test:9870"),
+        )
+    refused: list[dict[str, Any]] = [{"namenodes": 3}, {"namenodes": 2, "secure": True}]
+    for wrong in refused:
+        with pytest.raises(RefusedError, match="namenodes"):
+            ClusterConfig(**wrong)
 
 
 def test_a_setting_goes_to_the_file_in_which_hadoop_looks_for_it(tmp_path: Path) -> None:

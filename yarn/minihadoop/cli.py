@@ -51,11 +51,14 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _asked_for(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the fields of the configuration that the command line names."""
-    asked = {key: getattr(arguments, key) for key in ("hosts", "block_mib", "replication", "host_memory_mib")}
+    asked = {
+        key: getattr(arguments, key) for key in ("hosts", "block_mib", "replication", "host_memory_mib", "namenodes")
+    }
     asked |= {
         "secure": arguments.secure or None,
         "host_vcores": arguments.host_vcores,
         "user_namespace": arguments.user_namespace or None,
+        "https": arguments.https or None,
     }
     asked["secure"] = arguments.secure or None
     if arguments.set:
@@ -152,10 +155,10 @@ def _row(cluster: MiniHadoop, daemon: Daemon, state: State) -> list[str]:
 def _directions(cluster: MiniHadoop) -> list[str]:
     name = cluster.config.name
     command = PROGRAM if name == ClusterConfig.name else f"{PROGRAM} --name {name}"
-    web = {daemon.kind: daemon.web_url for daemon in cluster.daemons}
+    web = [daemon.web_url for daemon in cluster.daemons if daemon.kind in (NAMENODE, RESOURCEMANAGER)]
     return [
         "",
-        f"web pages       {'  '.join(web[kind] for kind in (NAMENODE, RESOURCEMANAGER) if kind in web)}",
+        f"web pages       {'  '.join(web)}",
         f"HADOOP_CONF_DIR {cluster.conf_dir()}",
         f"logs            {cluster.folder.logs}",
         f"a command       {command} exec -- COMMAND        (sets HADOOP_CONF_DIR)",
@@ -200,6 +203,7 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
         "--replication": "replicas of a block",
         "--host-memory-mib": "memory of a host for containers",
         "--host-vcores": "virtual cores of a host",
+        "--namenodes": "1, or 2 of which one stands by",
     }
     defaults = ClusterConfig()
     for option, meaning in numbers.items():
@@ -209,5 +213,6 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", metavar="KEY=VALUE", help="a Hadoop property over those of minihadoop"
     )
     parser.add_argument("--secure", action="store_true", help="Kerberos, users alice and bob, privacy on the wire")
+    parser.add_argument("--https", action="store_true", help="HDFS speaks HTTPS, and clients are told that it is all")
     parser.add_argument("--user-namespace", action="store_true", help="do without root's rights, even as root")
     parser.set_defaults(run=_up)

@@ -10,8 +10,10 @@ from typing import Any
 from minihadoop.errors import RefusedError
 
 EDGE = "edge"
-MASTER = "master"
+MASTER, MASTER2 = "master", "master2"
 SUBNET = "10.77.0"
+# The name service of a pair of NameNodes.
+SERVICE = "lake"
 # The cluster's network is its own: only its size limits the addresses.
 MAX_HOSTS = 200
 MIB = 1 << 20
@@ -54,6 +56,9 @@ class ClusterConfig:
         yarn: Whether there is YARN beside HDFS: half of the daemons.
         secure: Whether all ask for Kerberos tickets, with a key distribution centre on `master`, users `alice` and
             `bob`, and privacy on the wire. Of log aggregation and clients' retries, it has none.
+        https: Whether HDFS speaks HTTPS, too, and its clients are told that it speaks nothing else.
+        namenodes: With 2, another NameNode on `master2` stands by, both are the name service `SERVICE`, and
+            ResourceManager and NodeManagers recover their state when they are started again.
 
     Raises:
         RefusedError: A value makes no cluster.
@@ -69,6 +74,8 @@ class ClusterConfig:
     user_namespace: bool = False
     yarn: bool = True
     secure: bool = False
+    https: bool = False
+    namenodes: int = 1
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -76,6 +83,10 @@ class ClusterConfig:
             raise RefusedError(f"hosts {self.hosts}: from 1 to {MAX_HOSTS}")
         if not 1 <= self.replication <= self.hosts:
             raise RefusedError(f"replication {self.replication}: from 1 to the number of hosts, {self.hosts}")
+        if self.namenodes not in (1, 2):
+            raise RefusedError(f"namenodes {self.namenodes}: 1, or 2 of which one stands by")
+        if self.secure and self.namenodes > 1:
+            raise RefusedError("a secured cluster has one NameNode: leave out --namenodes 2 or --secure")
         for key in ("block_mib", "host_memory_mib", "host_vcores"):
             if getattr(self, key) < 1:
                 raise RefusedError(f"{key} {getattr(self, key)}: must be positive")
@@ -89,13 +100,18 @@ class ClusterConfig:
         return self._host(MASTER, 2)
 
     @property
+    def name_hosts(self) -> tuple[Host, ...]:
+        """The hosts with a NameNode."""
+        return (self.master, self._host(MASTER2, 3))[: self.namenodes]
+
+    @property
     def workers(self) -> tuple[Host, ...]:
         """The hosts that store and compute."""
         return tuple(self._host(f"host{i}", 10 + i) for i in range(1, self.hosts + 1))
 
     @property
     def all_hosts(self) -> tuple[Host, ...]:
-        return (self.edge, self.master, *self.workers)
+        return (self.edge, *self.name_hosts, *self.workers)
 
     def host(self, name: str) -> Host:
         """Returns the host of a short or full name.

@@ -31,8 +31,11 @@ TOOL_HEAP_MIB = 256
 
 TOOLS = {
     "fs": "org.apache.hadoop.fs.FsShell",
+    "haadmin": "org.apache.hadoop.hdfs.tools.DFSHAAdmin",
     "dfsadmin": "org.apache.hadoop.hdfs.tools.DFSAdmin",
     "fsck": "org.apache.hadoop.hdfs.tools.DFSck",
+    "key": "org.apache.hadoop.crypto.key.KeyShell",
+    "crypto": "org.apache.hadoop.hdfs.tools.CryptoAdmin",
     "application": "org.apache.hadoop.yarn.client.cli.ApplicationCLI",
     "node": "org.apache.hadoop.yarn.client.cli.NodeCLI",
     "logs": "org.apache.hadoop.yarn.client.cli.LogsCLI",
@@ -103,10 +106,11 @@ class Daemon:
 
 def daemons_of(config: ClusterConfig) -> tuple[Daemon, ...]:
     """Returns the daemons of a cluster, in the order in which they start best."""
-    masters = (RESOURCEMANAGER, NAMENODE) if config.yarn else (NAMENODE,)
+    managers = [Daemon(RESOURCEMANAGER, config.master)] if config.yarn else []
     workers = (DATANODE, NODEMANAGER) if config.yarn else (DATANODE,)
-    there = [Daemon(kind, config.master) for kind in ((KDC, *masters) if config.secure else masters)]
-    return (*there, *(Daemon(kind, host) for host in config.workers for kind in workers))
+    keys = [Daemon(KDC, config.master)] if config.secure else []
+    names = [Daemon(NAMENODE, host) for host in config.name_hosts]
+    return (*keys, *managers, *names, *(Daemon(kind, host) for host in config.workers for kind in workers))
 
 
 def find_daemon(config: ClusterConfig, kind: str, host: str | None) -> Daemon:

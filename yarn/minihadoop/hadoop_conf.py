@@ -9,8 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from minihadoop import secure_conf
-from minihadoop.config import MIB, ClusterConfig, Host
+from minihadoop import secure_conf, tls
+from minihadoop.config import MIB, SERVICE, ClusterConfig, Host
 from minihadoop.layout import ClusterFolder
 from minihadoop.secure_conf import Value
 
@@ -46,10 +46,15 @@ def write_conf(config: ClusterConfig, folder: ClusterFolder, host: Host) -> None
         "yarn-site.xml": _yarn(config, host, data),
         "capacity-scheduler.xml": _capacity_scheduler(),
     }
+    if config.namenodes > 1:
+        _of_a_pair(config, files, folder, data)
     if config.secure:
         files["core-site.xml"] |= secure_conf.core(folder, host)
         files["hdfs-site.xml"] |= secure_conf.hdfs(folder, host)
         files["yarn-site.xml"] |= secure_conf.yarn(folder, host)
+    if config.https:
+        files |= tls.core_files(folder)
+        files["hdfs-site.xml"] |= tls.hdfs(config, host)
     for key, value in config.settings:
         files[_file_of(key)][key] = value
     for name, properties in files.items():
@@ -90,6 +95,43 @@ def _hdfs(config: ClusterConfig, host: Host, data: Path) -> dict[str, Value]:
         "dfs.namenode.redundancy.considerLoad": False,
         # A client outlives a restart of the NameNode.
         "dfs.client.retry.policy.enabled": True,
+    }
+
+
+def _of_a_pair(config: ClusterConfig, files: dict[str, dict[str, Value]], folder: ClusterFolder, data: Path) -> None:
+    """Puts a name service of two NameNodes in the place of one, and has YARN's daemons recover what they knew.
+
+    The edits of the active NameNode are in a folder that both see. Nobody watches over them: who is active is told by
+    `haadmin`.
+    """
+    names, of_one = files["hdfs-site.xml"], ("rpc-address", "http-address")
+    for key in of_one:
+        del names[f"dfs.namenode.{key}"]
+    for host in config.name_hosts:
+        names[f"dfs.namenode.rpc-address.{SERVICE}.{host.name}"] = f"{host.fqdn}:{NAMENODE_PORT}"
+        names[f"dfs.namenode.http-address.{SERVICE}.{host.name}"] = f"{host.fqdn}:{NAMENODE_WEB_PORT}"
+    provider = "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+    names |= {
+        "dfs.nameservices": SERVICE,
+        f"dfs.ha.namenodes.{SERVICE}": ",".join(host.name for host in config.name_hosts),
+        f"dfs.client.failover.proxy.provider.{SERVICE}": provider,
+        "dfs.namenode.shared.edits.dir": f"file://{folder.shared_edits}",
+        # Nothing is to be fenced: whoever makes the other one active has ended this one.
+        "dfs.ha.fencing.methods": "shell(/bin/true)",
+        "dfs.ha.tail-edits.period": 1,
+        "dfs.ha.log-roll.period": 5,
+    }
+    files["core-site.xml"]["fs.defaultFS"] = f"hdfs://{SERVICE}"
+    yarn = "org.apache.hadoop.yarn.server"
+    files["yarn-site.xml"] |= {
+        "yarn.resourcemanager.recovery.enabled": True,
+        "yarn.resourcemanager.store.class": f"{yarn}.resourcemanager.recovery.LeveldbRMStateStore",
+        "yarn.resourcemanager.leveldb-state-store.path": data / "resourcemanager-state",
+        # Containers are not given out before the NodeManagers had time to tell of theirs.
+        "yarn.resourcemanager.work-preserving-recovery.scheduling-wait-ms": 2000,
+        "yarn.nodemanager.recovery.enabled": True,
+        "yarn.nodemanager.recovery.supervised": True,
+        "yarn.nodemanager.recovery.dir": data / "nodemanager-state",
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from minihadoop.config import ClusterConfig
+from minihadoop.errors import CommandError
 from minihadoop.hadoop_conf import DATANODE_PORT, DATANODE_WEB_PORT, NAMENODE_WEB_PORT, STALE_AFTER_S, SUPERUSER
 from minihadoop.kerberos import ticket
 from minihadoop.layout import ClusterFolder
@@ -47,7 +48,24 @@ class Hdfs:
     def __init__(self, config: ClusterConfig, folder: ClusterFolder) -> None:
         self._config = config
         self._folder = folder
-        self.url = f"http://{config.master.fqdn}:{NAMENODE_WEB_PORT}"
+
+    @property
+    def url(self) -> str:
+        """The web address of the NameNode, of a pair that of the active one, or of the first if none is."""
+        return self._url_of(self.active() or self._config.master.name)
+
+    def active(self) -> str | None:
+        """Returns the host of the active NameNode; None if both of a pair stand by, or are away."""
+        if self._config.namenodes == 1:
+            return self._config.master.name
+        return next((host.name for host in self._config.name_hosts if self.role(host.name) == "active"), None)
+
+    def role(self, host: str) -> str:
+        """Returns what the NameNode of a host is: "active" or "standby"; "" if it does not answer."""
+        try:
+            return str(self._bean("NameNodeStatus", self._url_of(host)).get("State", ""))
+        except (OSError, CommandError):
+            return ""
 
     def put(
         self,
@@ -142,8 +160,11 @@ class Hdfs:
             return False
         return True
 
-    def _bean(self, name: str) -> dict[str, Any]:
-        page = self._ask("GET", f"{self.url}/jmx?qry=Hadoop:service=NameNode,name={name}", SUPERUSER)
+    def _url_of(self, host: str) -> str:
+        return f"http://{self._config.host(host).fqdn}:{NAMENODE_WEB_PORT}"
+
+    def _bean(self, name: str, url: str = "") -> dict[str, Any]:
+        page = self._ask("GET", f"{url or self.url}/jmx?qry=Hadoop:service=NameNode,name={name}", SUPERUSER)
         beans: list[dict[str, Any]] = json.loads(page)["beans"]
         return beans[0] if beans else {}
 

@@ -46,12 +46,27 @@ class ClusterFolder:
             self._records.rename(self._closed_records)
 
     @property
+    def tls(self) -> Path:
+        """The folder of the key and the truststore of a cluster with HTTPS."""
+        return self.path / "tls"
+
+    @property
+    def certificate(self) -> Path:
+        """The certificate of all its hosts, as PEM."""
+        return self.tls / "certificate.pem"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 
     @property
     def hosts_file(self) -> Path:
         return self.path / "hosts"
+
+    @property
+    def shared_edits(self) -> Path:
+        """Where the active one of two NameNodes writes what the other one reads."""
+        return self.path / "shared-edits"
 
     @property
     def kerberos(self) -> Path:

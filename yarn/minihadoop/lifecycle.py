@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from minihadoop.layout import ClusterFolder
 from minihadoop.namespaces import command_in, edge_options
 from minihadoop.prerequisites import check_curl, check_java, check_tools
 from minihadoop.processes import State, end_all, holder, holder_name, recorded, spawn
+from minihadoop.tls import create_certificates
 from minihadoop.waiting import wait_for
 
 START_DEADLINE_S = 120.0
@@ -99,7 +101,7 @@ def _complete(config: ClusterConfig, folder: ClusterFolder, report: Report) -> M
     cluster = MiniHadoop(there, folder)
     for host in there.all_hosts:
         holder(folder, host.name)
-    for host in (there.master, *there.workers):
+    for host in (*there.name_hosts, *there.workers):
         cluster.mend(host.name)
     for daemon in cluster.daemons:
         where = daemon.kind.name, daemon.host.name
@@ -108,6 +110,7 @@ def _complete(config: ClusterConfig, folder: ClusterFolder, report: Report) -> M
             cluster.start(*where)
         cluster.thaw(*where)
     with cluster.inside():
+        _activate(cluster)
         cluster.wait_until_up(START_DEADLINE_S)
     report(f"cluster {config.name} is up")
     return cluster
@@ -119,6 +122,8 @@ def _start(
     began = time.monotonic()
     report(f"starting Hadoop {hadoop_version()}, cluster {config.name}: {config.hosts} hosts")
     folder.create(config)
+    if config.https:
+        create_certificates(config, folder)
     for host in config.all_hosts:
         write_conf(config, folder, host)
     if config.secure:
@@ -130,10 +135,12 @@ def _start(
             cluster.start(KDC.name)
             _log_in(cluster)
             continue
-        if daemon.kind is NAMENODE:  # the ResourceManager, where there is one, comes before and starts meanwhile
+        if daemon.kind is NAMENODE and daemon.host == config.master:
+            # The ResourceManager, where there is one, comes before and starts meanwhile.
             _format(cluster, jars)
         cluster.start(daemon.kind.name, daemon.host.name)
     with cluster.inside():
+        _activate(cluster)
         cluster.wait_until_up(START_DEADLINE_S)
         cluster.hdfs.make_folder("/tmp", permission="1777")
         cluster.hdfs.make_folder("/user/root")
@@ -171,7 +178,7 @@ def _make_hosts(config: ClusterConfig, folder: ClusterFolder, edge_options: list
     """Makes and connects the namespaces of all hosts; the others share the edge's but for network and name."""
     _hold(folder, config.edge, ["unshare", *edge_options])
     edge = holder(folder, EDGE).pid
-    for host in (config.master, *config.workers):
+    for host in (*config.name_hosts, *config.workers):
         _hold(folder, host, command_in(edge, ["unshare", "--net", "--uts"]))
     if config.secure:
         _shell(edge, _OWN_ETC, str(folder.path))
@@ -197,6 +204,23 @@ def _format(cluster: MiniHadoop, jars: Distribution) -> None:
     arguments = ["-format", "-nonInteractive", "-force"]
     command = java_command(java_home(), jars, cluster.conf_dir(MASTER), NAMENODE.main_class, arguments)
     cluster.run(command, MASTER)
+    for other in cluster.config.name_hosts[1:]:
+        first, second = (cluster.folder.data(host) / "namenode" for host in (MASTER, other.name))
+        shutil.copytree(first, second)
+
+
+def _activate(cluster: MiniHadoop) -> None:
+    """Makes the first NameNode of a pair active, if none is."""
+    if cluster.config.namenodes == 1:
+        return
+
+    def missing() -> str:
+        roles = [cluster.hdfs.role(host.name) for host in cluster.config.name_hosts]
+        return "" if all(roles) else "not both answer"
+
+    wait_for("both NameNodes answer", missing, START_DEADLINE_S, lambda: cluster.log_tail(NAMENODE.name, MASTER))
+    if cluster.hdfs.active() is None:
+        cluster.make_active(MASTER)
 
 
 def _end(folder: ClusterFolder) -> None:

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from sparktf.config.job import JobConfig
 from sparktf.config.predict_section import MODEL_WORDS, RUN
 from sparktf.errors import ConfigError
+from sparktf.hadoop import HDFS_SCHEMES
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import local_path
 
-_HDFS = ("hdfs", "webhdfs", "swebhdfs")
 _BRACES = re.compile(r"\{[^/]*\}")
 
 
@@ -47,8 +47,8 @@ def spot_of(path: str, file_systems: FileSystems) -> Spot:
     if not separator or scheme == "file":
         return Spot(("file", ""), _parts(os.path.realpath(local_path(path))))
     authority, below = urlsplit(path).netloc, "/" + path.partition("://")[2].partition("/")[2]
-    if scheme in _HDFS:  # one cluster answers at several ports, by several protocols
-        scheme, authority = _HDFS[0], authority.rpartition("@")[2].partition(":")[0].lower()
+    if scheme in HDFS_SCHEMES:  # one cluster answers at several ports and hosts, by several protocols
+        scheme, authority = HDFS_SCHEMES[0], file_systems.hadoop.cluster_of(authority)
     return Spot((scheme, authority), _parts(posixpath.normpath(below)))
 
 

@@ -22,6 +22,7 @@ from sparktf.driver.spark.jvm import (
     end_application,
     hadoop_xml,
     ignore_interrupts,
+    ssl_client_xml,
     start_jvm,
 )
 from sparktf.driver.spark.log import quiet_settings
@@ -156,7 +157,7 @@ def hadoop_conf(spark: SparkSession) -> HadoopConf:
     Raises:
         ConfigError: it cannot be read.
     """
-    return HadoopConf.from_xml(hadoop_xml(spark))
+    return HadoopConf.from_xml(hadoop_xml(spark), ssl_client_xml(spark))
 
 
 _opened: list[FileSystems] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from py4j.protocol import Py4JError
@@ -35,13 +35,19 @@ from sparktf.wire.control import Action, AgentHeartbeat
 
 _RENEW = "dfs.namenode.delegation.token.renew-interval"
 _DAY_MS = 86_400_000
+_REASONS = (
+    ("Client cannot authenticate via", "there is no ticket"),
+    ("Failed to find any Kerberos tgt", "there is no ticket, or it has expired"),
+    ("Ticket expired", "the ticket has expired"),
+    ("Clock skew too great", "the clocks of this machine and the KDC differ by more than five minutes"),
+    ("Server not found in Kerberos database", "the ticket's realm does not know this cluster"),
+    ("Cannot find KDC for realm", "krb5.conf names no KDC for the cluster's realm"),
+    ("Cannot locate KDC", "krb5.conf names no KDC for the ticket's realm"),
+)
+"""What Hadoop's client and Java say, in plain words."""
+
 _OWN_LIFE = 0.5
 """Fraction of a token's life after which the driver asks for another one."""
-
-
-def is_secure(hadoop: HadoopConf) -> bool:
-    """Whether a cluster wants Kerberos."""
-    return hadoop.properties.get("hadoop.security.authentication", "").lower() == "kerberos"
 
 
 def credentials_of(spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], float]) -> Credentials:
@@ -50,7 +56,29 @@ def credentials_of(spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], 
     Raises:
         PreflightError: it does, and there is no token to be had.
     """
-    return DriverTokens(spark, hadoop, now_s) if is_secure(hadoop) else credentials_here()
+    return DriverTokens(spark, hadoop, now_s) if hadoop.is_secure else credentials_here()
+
+
+def no_token(error: Exception) -> PreflightError:
+    """Returns the refusal of whoever gets no token, with the reason that Hadoop's client gives."""
+    said = str(error)
+    why = next((words for sign, words in _REASONS if sign in said), line_of_error(error))
+    return PreflightError(
+        f"Kerberos: HDFS gives no token: {why}: get a ticket with kinit (klist shows it), or give --principal and "
+        "--keytab to spark-submit"
+    )
+
+
+def spelled(tokens: Sequence[Token], hadoop: HadoopConf) -> list[Token]:
+    """Returns tokens in all spellings of their services: hdfs-native looks for that of the path."""
+    default = hadoop.default_fs.partition("://")[2].strip("/")
+    rpc = [value for key, value in hadoop.properties.items() if key.startswith("dfs.namenode.rpc-address")]
+    found = {token.service: token for token in tokens}
+    for authority in filter(None, (default, *rpc)):
+        for service in services_of(authority):
+            if service in found:
+                found.setdefault(authority, found[service].named(authority))
+    return list(found.values())
 
 
 def handing_out(credentials: Credentials, handlers: Mapping[Action, Handler]) -> Mapping[Action, Handler]:
@@ -94,10 +122,7 @@ class DriverTokens:
         try:
             self._look()
         except Py4JError as error:
-            raise PreflightError(
-                f"the cluster wants Kerberos, and gives {self._user} no token for HDFS: {line_of_error(error)}: get a "
-                "ticket with kinit, or give --principal and --keytab (submit.principal, submit.keytab)"
-            ) from error
+            raise no_token(error) from error
 
     def user(self) -> str:
         return self._user
@@ -137,7 +162,7 @@ class DriverTokens:
                 self._own = True
                 found = self._asked()
             self._looked_s = self._now_s()
-            found = token_file(self._spelled(parse_tokens(found)))
+            found = token_file(spelled(parse_tokens(found), self._hadoop))
             if found != self._content:
                 write_token_file(self._path, found)
                 self._content = found
@@ -150,18 +175,3 @@ class DriverTokens:
         found = new_tokens(self._spark)
         self._asked_s = self._now_s()
         return found
-
-    def _spelled(self, tokens: tuple[Token, ...]) -> list[Token]:
-        """Returns the tokens in all spellings of their services: hdfs-native looks for that of the path."""
-        found = {token.service: token for token in tokens}
-        for authority in self._authorities():
-            for service in services_of(authority):
-                if service in found:
-                    found.setdefault(authority, found[service].named(authority))
-        return list(found.values())
-
-    def _authorities(self) -> list[str]:
-        """Returns the NameNodes that the configuration names, as "host:port"."""
-        default = self._hadoop.default_fs.partition("://")[2].strip("/")
-        rpc = [value for key, value in self._hadoop.properties.items() if key.startswith("dfs.namenode.rpc-address")]
-        return [authority for authority in (default, *rpc) if authority]

@@ -8,9 +8,14 @@ of Spark with other internals changes these files only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeAlias
 
+import pyspark
+from py4j.java_gateway import JavaGateway
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -22,6 +27,32 @@ Java: TypeAlias = Any
 def start_jvm() -> None:
     """Has PySpark start the JVM, or find the one of spark-submit, before there is a session."""
     SparkContext._ensure_initialized()
+
+
+@contextmanager
+def bare_jvm(folders: Sequence[str], options: Sequence[str]) -> Iterator[Java]:
+    """Starts a JVM with Spark's classes, but no Spark, for a question to Hadoop; yields the names of its packages.
+
+    Args:
+        folders: On the class path before Spark's jars.
+        options: Of Java's command line.
+
+    Raises:
+        Py4JError, OSError: there is no Java, or it does not start.
+    """
+    home = os.environ.get("JAVA_HOME")
+    gateway = JavaGateway.launch_gateway(
+        classpath=os.pathsep.join([*folders, str(Path(pyspark.__file__).parent / "jars" / "*")]),
+        javaopts=list(options),
+        java_path=str(Path(home, "bin", "java")) if home else "java",
+        die_on_exit=True,
+        enable_auth=True,
+        use_shell=False,
+    )
+    try:
+        yield gateway.jvm
+    finally:
+        gateway.shutdown()
 
 
 def java() -> Java:
@@ -132,8 +163,19 @@ def hadoop_xml(spark: SparkSession) -> str:
     """Returns the JVM's Hadoop configuration as files and `spark.hadoop.*` make it: XML; one call over py4j."""
     # hdfs-site.xml is only read once the JVM has had to do with HDFS.
     java().org.apache.hadoop.hdfs.HdfsConfiguration.init()
+    return _xml_of(hadoop_of(spark))
+
+
+def ssl_client_xml(spark: SparkSession) -> str:
+    """Returns the ssl-client.xml of the JVM's class path, whatever its name is: XML, empty if there is none."""
+    found = java().org.apache.hadoop.conf.Configuration(False)
+    found.addResource(hadoop_of(spark).get("hadoop.ssl.client.conf", "ssl-client.xml"))
+    return _xml_of(found)
+
+
+def _xml_of(configuration: Any) -> str:
     writer = java().java.io.StringWriter()
-    hadoop_of(spark).writeXml(writer)
+    configuration.writeXml(writer)
     return str(writer.toString())
 
 

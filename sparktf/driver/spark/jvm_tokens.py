@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sparktf.driver.spark.jvm import Java, hadoop_of, java, scala_context
+from sparktf.driver.spark.jvm import Java, bare_jvm, hadoop_of, java, scala_context
 from sparktf.storage.tokens import HDFS_KIND
 
 
 def short_user() -> str:
     """Returns the short name of the JVM's user, as `hadoop.security.auth_to_local` makes it of a principal."""
-    return str(_user().getShortUserName())
+    return str(_user(java()).getShortUserName())
 
 
 def held_tokens() -> bytes:
     """Returns the tokens for HDFS that the JVM's user holds: a token file. Spark puts new ones there on YARN."""
-    return _file_of(_user().getCredentials())
+    return _file_of(_user(java()).getCredentials(), java())
 
 
 def new_tokens(spark: SparkSession) -> bytes:
@@ -28,19 +31,42 @@ def new_tokens(spark: SparkSession) -> bytes:
     conf = scala_context(spark.sparkContext).conf()
     manager = java().org.apache.spark.deploy.security.HadoopDelegationTokenManager(conf, hadoop_of(spark), None)
     manager.obtainDelegationTokens(found)
-    return _file_of(found)
+    return _file_of(found, java())
 
 
-def _user() -> Java:
-    return java().org.apache.hadoop.security.UserGroupInformation.getCurrentUser()
+def tokens_by_ticket(url: str, folder: str, options: Sequence[str]) -> tuple[str, bytes]:
+    """Returns the short name of the ticket's user, and new tokens of a cluster, as `new_tokens`: without a session.
+
+    Args:
+        url: "hdfs://host:port" or "hdfs://nameservice".
+        folder: HADOOP_CONF_DIR.
+        options: Of Java's command line.
+
+    Raises:
+        OSError: the NameNode gives none, or there is no ticket, or no Java.
+        Py4JError: the JVM does not start.
+    """
+    with bare_jvm([folder], options) as names:
+        names.org.apache.hadoop.hdfs.HdfsConfiguration.init()
+        conf, found = names.org.apache.hadoop.conf.Configuration(), names.org.apache.hadoop.security.Credentials()
+        user = str(_user(names).getShortUserName())
+        try:
+            names.org.apache.hadoop.fs.FileSystem.get(names.java.net.URI(url), conf).addDelegationTokens(user, found)
+        except Py4JJavaError as error:  # its text is the JVM's, which ends here
+            raise OSError(str(error.java_exception.toString())) from None
+        return user, _file_of(found, names)
 
 
-def _file_of(credentials: Java) -> bytes:
+def _user(names: Java) -> Java:
+    return names.org.apache.hadoop.security.UserGroupInformation.getCurrentUser()
+
+
+def _file_of(credentials: Java, names: Java) -> bytes:
     """Returns a token file of the tokens for HDFS alone: others, and Spark's secret, are not for the nodes."""
-    kept = java().org.apache.hadoop.security.Credentials()
-    for token in java().java.util.ArrayList(credentials.getAllTokens()):
+    kept = names.org.apache.hadoop.security.Credentials()
+    for token in names.java.util.ArrayList(credentials.getAllTokens()):
         if str(token.getKind().toString()) == HDFS_KIND:
             kept.addToken(token.getService(), token)
-    content = java().java.io.ByteArrayOutputStream()
-    kept.writeTokenStorageToStream(java().java.io.DataOutputStream(content))
+    content = names.java.io.ByteArrayOutputStream()
+    kept.writeTokenStorageToStream(names.java.io.DataOutputStream(content))
     return bytes(content.toByteArray())

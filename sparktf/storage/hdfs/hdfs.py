@@ -26,6 +26,7 @@ from sparktf.storage.hdfs.hdfs_upload import BytesContent, Content, FileContent,
 from sparktf.storage.hdfs.webhdfs import Avoided, Status, WebHdfs
 from sparktf.storage.local import storage_errors, whole_file
 from sparktf.told import line_of_error
+from sparktf.trusted import trusted
 
 _COPY_NBYTES = 8 << 20
 
@@ -40,21 +41,31 @@ class HdfsStorage(Storage):
     renamed into place.
     """
 
-    def __init__(self, cluster: str, web: WebHdfs, native: NativeClient | None, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        web: WebHdfs,
+        native: NativeClient | None,
+        timeouts: Timeouts,
+        normalise: Callable[[str], str],
+    ) -> None:
         """Connects to nothing yet.
 
         Args:
             cluster: Scheme and authority of paths: "hdfs://nn:8020".
             native: Reads fast; None if only WebHDFS can be reached.
+            normalise: Makes "hdfs://nn:8020/x" of a path that may be spelled by a mount table.
         """
         self._cluster = cluster
         self._web = web
         self._native = native
         self._timeouts = timeouts
+        self._normalise = normalise
 
     def patient(self, deadline_s: float) -> HdfsStorage:
         """Returns the same storage with another deadline."""
-        return HdfsStorage(self._cluster, self._web, self._native, self._timeouts._replace(deadline_s=deadline_s))
+        timeouts = self._timeouts._replace(deadline_s=deadline_s)
+        return HdfsStorage(self._cluster, self._web, self._native, timeouts, self._normalise)
 
     def stat(self, path: str) -> FileEntry:
         plain = self._plain(path)
@@ -271,6 +282,9 @@ class HdfsStorage(Storage):
     # ---- paths and patience ----
 
     def _plain(self, path: str) -> str:
+        if not path.startswith(self._cluster):
+            named = self._normalise(path)
+            path = named if named.startswith(self._cluster) else path
         plain = path.removeprefix(self._cluster).rstrip("/")
         return plain or "/"
 
@@ -288,16 +302,29 @@ _WEB = {"webhdfs": "http", "swebhdfs": "https"}
 
 
 def open_cluster(
-    scheme: str, authority: str, hadoop: HadoopConf, credentials: Credentials, timeouts: Timeouts
+    cluster: str,
+    hadoop: HadoopConf,
+    credentials: Credentials,
+    timeouts: Timeouts,
+    normalise: Callable[[str], str],
 ) -> HdfsStorage:
-    """Returns the storage of a cluster for hdfs, webhdfs or swebhdfs; connects to nothing yet."""
-    cluster = f"{scheme}://{authority}"
+    """Returns the storage of a cluster, "hdfs://nn:8020", "webhdfs://..." or "swebhdfs://..."; connects to nothing yet.
+
+    Raises:
+        ConfigError: the configuration names the cluster in part only, or has no umask or truststore where it says so.
+    """
+    scheme, _, authority = cluster.partition("://")
     native: NativeClient | None = None
-    if scheme in _WEB:
+    if scheme in _WEB and hadoop.is_name_service(authority):
+        urls = [node.http for node in hadoop.namenodes(authority, _WEB[scheme])]
+    elif scheme in _WEB:
         urls = [f"{_WEB[scheme]}://{authority}"]
     else:
         urls = [node.http for node in hadoop.namenodes(authority)]
         # hdfs-native takes its user from the environment, so it cannot act for another one without a token of theirs.
         if credentials.token_file() or credentials.user() == process_user():
             native = NativeClient(cluster, dict(hadoop.for_nodes().properties), credentials, timeouts.io_s)
-    return HdfsStorage(cluster, WebHdfs(cluster, urls, credentials, timeouts), native, timeouts)
+    by_https = any(url.startswith("https:") for url in urls)
+    trust = trusted(hadoop.properties) if by_https else None
+    web = WebHdfs(cluster, urls, credentials, timeouts, hadoop.umask, trust)
+    return HdfsStorage(cluster, web, native, timeouts, normalise)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,11 @@ import hdfs_native
 from sparktf.errors import StoragePermissionError
 from sparktf.storage.credentials import TOKEN_FILE, Credentials
 from sparktf.storage.hdfs.hdfs_errors import kind_of_native
+
+# Named by none, it refuses files of encryption zones, which then the DataNodes decrypt (WebHDFS). It would take a key
+# server from HADOOP_CONF_DIR, and does not start with one that is no kms://.
+_NO_KEYS = {"hadoop.security.key.provider.path": ""}
+_ENCRYPTED = re.compile(r"encryption zone|File encryption")
 
 _T = TypeVar("_T")
 
@@ -53,7 +59,7 @@ class WatchedCall(Generic[_T]):
         Raises:
             StalledError: there was no progress for `stall_s`; the call is abandoned.
         """
-        seen = -1
+        seen = 0
         while not self._done.wait(stall_s):
             if self.progress == seen:
                 self.abandoned = True
@@ -128,7 +134,7 @@ class NativeClient:
     ) -> None:
         """Connects to nothing yet; `url` is "hdfs://host:port" or "hdfs://nameservice"."""
         self._url = url
-        self._properties = {**properties, "fs.defaultFS": url}
+        self._properties = {**properties, **_NO_KEYS, "fs.defaultFS": url}
         self._credentials = credentials
         self._edition = ""
         self._stall_s = stall_s
@@ -139,7 +145,7 @@ class NativeClient:
         self._rests_until_s = 0.0
 
     def open(self, path: str) -> NativeFile | None:
-        """Opens a file; None during a pause, or after a failure whose reason WebHDFS is to tell.
+        """Opens a file; None if it is encrypted, during a pause, or after a failure whose reason WebHDFS is to tell.
 
         Raises:
             FileNotFoundError: there is no file.
@@ -152,7 +158,7 @@ class NativeClient:
         except FileNotFoundError:
             raise
         except (StalledError, RuntimeError, OSError, ValueError) as error:
-            if kind_of_native(error) is not StoragePermissionError:
+            if kind_of_native(error) is not StoragePermissionError and not _ENCRYPTED.search(str(error)):
                 self.rest()
             return None
         return NativeFile(reader, self._threads, self._stall_s)

@@ -6,8 +6,6 @@ the active one. Errors are `StorageError`s; temporary ones are `StorageUnavailab
 
 from __future__ import annotations
 
-import http.cookiejar
-import json
 import re
 import socket
 import ssl
@@ -19,15 +17,14 @@ from urllib.parse import urlsplit
 import hdfs
 import requests
 import urllib3
-from hdfs.client import _Request
-from requests.adapters import HTTPAdapter
 
 from sparktf.errors import StorageError, StorageUnavailableError
 from sparktf.storage.base import Timeouts
 from sparktf.storage.credentials import Credentials
 from sparktf.storage.hdfs.hdfs_errors import error_type, reason_of
+from sparktf.storage.hdfs.webhdfs_client import SignedClient, check_response, host_of, new_session
+from sparktf.trusted import untrusted
 
-_POOL = 32
 _CHUNK_NBYTES = 1 << 20
 _NONE_LEFT = re.compile(r"not excluded nodes|excludeDatanodes=\S")
 _OCTETS = {"content-type": "application/octet-stream"}
@@ -68,17 +65,29 @@ class Avoided:
 class WebHdfs:
     """The operations of WebHDFS on one cluster; paths are plain ("/x"). Thread-safe."""
 
-    def __init__(self, cluster: str, urls: Sequence[str], credentials: Credentials, timeouts: Timeouts) -> None:
+    def __init__(
+        self,
+        cluster: str,
+        urls: Sequence[str],
+        credentials: Credentials,
+        timeouts: Timeouts,
+        umask: int,
+        trust: ssl.SSLContext | None,
+    ) -> None:
         """Connects to nothing yet.
 
         Args:
             cluster: "hdfs://host:port", for messages, and as the service of tokens.
             urls: Web servers, any of which may be the active one.
+            umask: The permissions that new files and folders do not have.
+            trust: For HTTPS.
         """
         self._cluster = cluster
+        self._new_file, self._new_folder = _permissions(0o666, umask), _permissions(0o777, umask)
+        self._several = len(urls) > 1
         self._timeout = (timeouts.connect_s, timeouts.io_s)
-        self._session = _new_session()
-        self._client = _Client(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
+        self._session = new_session(trust)
+        self._client = SignedClient(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
 
     def status(self, doing: str, path: str, *, for_path: str | None = None) -> Status:
         """Returns the status of a path. Errors, such as `StorageNotFoundError`, name `for_path`."""
@@ -94,7 +103,7 @@ class WebHdfs:
     def make_dirs(self, doing: str, path: str, *, for_path: str | None = None) -> None:
         """Makes a folder and those above it. Errors name `for_path`."""
         with self._errors(doing, for_path or path):
-            self._client._mkdirs(path)
+            self._client._mkdirs(path, **self._new_folder)
 
     def delete(self, path: str) -> None:
         """Deletes a path, if it exists."""
@@ -112,7 +121,7 @@ class WebHdfs:
             return max(left, 0) // int(usual["replication"])
 
     def rename(self, doing: str, source: str, target: str, *, overwrite: bool) -> bool:
-        """Renames; returns False if the server ignored the options (HttpFS)."""
+        """Renames, by a single request that may be done; returns False if the server ignored the options (HttpFS)."""
         options = "OVERWRITE" if overwrite else "NONE"
         with self._errors(doing, target):
             answer = self._client._rename(source, destination=target, renameoptions=options)
@@ -143,13 +152,14 @@ class WebHdfs:
         """Writes the new file `new` into an existing folder; `path` is for messages, and `content` has a length."""
         with self._errors(doing, path):
             with self._namenode(avoided):
-                answer = self._client._create(new, overwrite="false", createparent="false", **avoided.options())
+                options = {**self._new_file, **avoided.options()}
+                answer = self._client._create(new, overwrite="false", createparent="false", **options)
             location = answer.headers.get("Location") or answer.json()["Location"]
             with self._datanode(location, avoided):
                 # requests would send an empty iterable with chunked encoding.
                 body = content if len(content) else b""  # type: ignore[arg-type]
                 response = self._session.put(location, data=body, headers=_OCTETS, timeout=self._timeout)
-                _check(response)
+                check_response(response)
 
     def _follow(self, answer: Any, avoided: Avoided) -> Any:
         """Returns the response that holds the data."""
@@ -159,8 +169,8 @@ class WebHdfs:
         answer.close()
         with self._datanode(location, avoided):
             response = self._session.get(location, stream=True, timeout=self._timeout)
-            _check(response)
-            response.raw = _Watched(response.raw, lambda: avoided.add(_host(location)))
+            check_response(response)
+            response.raw = _Watched(response.raw, lambda: avoided.add(host_of(location)))
             return response
 
     @contextmanager
@@ -176,7 +186,7 @@ class WebHdfs:
         try:
             yield
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError):
-            avoided.add(_host(location))
+            avoided.add(host_of(location))
             raise
 
     @contextmanager
@@ -189,54 +199,24 @@ class WebHdfs:
         except hdfs.HdfsError as error:
             message = error.message.decode(errors="replace") if isinstance(error.message, bytes) else str(error.message)
             kind = error_type(error.exception or "", message)
-            raise kind(f"cannot {doing} {self._cluster}{path}: {reason_of(message)}") from error
+            raise kind(f"cannot {doing} {self._cluster}{path}: {self._reason(error, message)}") from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {_network_reason(error)}") from error
+            if why := untrusted(error):
+                raise StorageError(f"cannot {doing} {self._cluster}{path}: {_host_of(error)}: {why}") from error
+            others = ", and no other NameNode is active" if self._several and _is_of_namenode(error) else ""
+            reason = f"{_network_reason(error)}{others}"
+            raise StorageUnavailableError(f"cannot {doing} {self._cluster}{path}: {reason}") from error
         except (KeyError, ValueError) as error:
             raise StorageError(f"cannot {doing} {self._cluster}{path}: the server does not speak WebHDFS") from error
 
-
-class _Client(hdfs.Client):  # type: ignore[misc]
-    """HdfsCLI's client: it finds the active NameNode. Requests are signed anew; redirects are ours to follow."""
-
-    # Operations that HdfsCLI has no name for: GETSTATUS and so on.
-    _get_status = _Request("GET")
-    _get_quota_usage = _Request("GET")
-    _get_server_defaults = _Request("GET")
-
-    def __init__(
-        self,
-        url: str,
-        session: requests.Session,
-        credentials: Credentials,
-        authority: str,
-        timeout: tuple[float, float],
-    ) -> None:
-        super().__init__(url, session=session, timeout=timeout)
-        self._credentials = credentials
-        self._authority = authority
-
-    def resolve(self, hdfs_path: str) -> str:
-        """Returns the path unchanged: HdfsCLI would expand its own markers (`#LATEST`)."""
-        return hdfs_path
-
-    def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
-        response = self._signed(method, url, **kwargs)
-        if _refuses_token(response):
-            # It may have been renewed just now.
-            response.close()
-            self._credentials.forget()
-            response = self._signed(method, url, **kwargs)
-        _check(response, only_foreign=True)
-        return response
-
-    def _signed(self, method: str, url: str, **kwargs: Any) -> requests.Response:
-        token = self._credentials.token(self._authority)
-        who = {"delegation": token} if token else {"user.name": self._credentials.user()}
-        kwargs["params"] = {**kwargs["params"], **who}
-        kwargs["allow_redirects"] = False
-        response: requests.Response = super()._request(method, url, **kwargs)
-        return response
+    def _reason(self, error: hdfs.HdfsError, message: str) -> str:
+        if not str(error.exception or "").endswith("StandbyException"):
+            return reason_of(message)
+        return (
+            "none of its NameNodes is active"
+            if self._several
+            else "this NameNode stands by: name the name service instead (dfs.nameservices), as in hdfs://<service>/..."
+        )
 
 
 class _Watched:
@@ -260,37 +240,9 @@ class _Watched:
         return getattr(self._raw, name)
 
 
-def _refuses_token(response: requests.Response) -> bool:
-    return response.status_code in (401, 403) and b"InvalidToken" in response.content
-
-
-def _check(response: requests.Response, *, only_foreign: bool = False) -> None:
-    """Raises HdfsError for an error response, or only for one that is not in WebHDFS's own format."""
-    if response.ok:
-        return
-    try:
-        said = json.loads(response.content)["RemoteException"]
-        exception, message = str(said["exception"]), str(said["message"])
-        if only_foreign:
-            return
-    except (ValueError, KeyError, TypeError):
-        exception = "AccessControlException" if response.status_code in (401, 403) else "ConnectException"
-        message = f"HTTP {response.status_code} {response.reason} from {_host(response.url)}"
-    finally:
-        response.close()
-    raise hdfs.HdfsError(message, exception=exception)
-
-
-def _new_session() -> requests.Session:
-    session = requests.Session()
-    # Ignore proxies and .netrc of the environment: they are not meant for the cluster.
-    session.trust_env = False
-    session.verify = ssl.get_default_verify_paths().cafile or True
-    # Hadoop's authentication cookie would keep the first user.
-    session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(pool_connections=_POOL, pool_maxsize=_POOL))
-    return session
+def _permissions(mode: int, umask: int) -> dict[str, str]:
+    """Returns the parameters as Hadoop's own clients do: default ACLs of a folder count in the umask's place."""
+    return {"permission": f"{mode & ~umask:o}", "unmaskedpermission": f"{mode:o}"}
 
 
 def _status(entry: dict[str, Any]) -> Status:
@@ -305,15 +257,17 @@ def _status(entry: dict[str, Any]) -> Status:
     )
 
 
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or url
-
-
 def _addresses(host: str) -> list[str]:
     try:
         return sorted({str(found[4][0]) for found in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)})
     except OSError:
         return []
+
+
+def _is_of_namenode(error: BaseException) -> bool:
+    """Whether it was a NameNode that was not reached; a DataNode's requests follow a redirect."""
+    url = getattr(getattr(error, "request", None), "url", None) or ""
+    return "/webhdfs/v1" in url and "namenoderpcaddress=" not in url
 
 
 def _network_reason(error: BaseException) -> str:
@@ -328,6 +282,11 @@ def _network_reason(error: BaseException) -> str:
         ("Network is unreachable", "the network is unreachable"),
     ):
         if sign in text:
-            host = getattr(getattr(error, "request", None), "url", None)
-            return f"{reason} ({_host(host)})" if host else reason
+            host = _host_of(error)
+            return f"{reason} ({host})" if host else reason
     return reason_of(text)
+
+
+def _host_of(error: BaseException) -> str:
+    url = getattr(getattr(error, "request", None), "url", None)
+    return host_of(url) if url else ""

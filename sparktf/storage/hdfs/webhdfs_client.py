@@ -1,0 +1,124 @@
+"""The connections of WebHDFS: requests are signed anew each time, and servers trusted as the cluster says."""
+
+from __future__ import annotations
+
+import http.cookiejar
+import json
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+import hdfs
+import requests
+from hdfs.client import _Request
+from requests.adapters import HTTPAdapter
+
+from sparktf.storage.credentials import Credentials
+
+_POOL = 32
+_ONCE = ("RENAME",)
+"""Done twice they fail the second time: after a lost answer it is the caller who finds out, before another NameNode is
+asked."""
+
+
+class SignedClient(hdfs.Client):  # type: ignore[misc]
+    """HdfsCLI's client: it finds the active NameNode. Requests are signed anew; redirects are ours to follow."""
+
+    # Operations that HdfsCLI has no name for: GETSTATUS and so on.
+    _get_status = _Request("GET")
+    _get_quota_usage = _Request("GET")
+    _get_server_defaults = _Request("GET")
+
+    def __init__(
+        self,
+        url: str,
+        session: requests.Session,
+        credentials: Credentials,
+        authority: str,
+        timeout: tuple[float, float],
+    ) -> None:
+        super().__init__(url, session=session, timeout=timeout)
+        self._credentials = credentials
+        self._authority = authority
+
+    def resolve(self, hdfs_path: str) -> str:
+        """Returns the path unchanged: HdfsCLI would expand its own markers (`#LATEST`)."""
+        return hdfs_path
+
+    def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        response = self._signed(method, url, **kwargs)
+        if _refuses_token(response):
+            # It may have been renewed just now.
+            response.close()
+            self._credentials.forget()
+            response = self._signed(method, url, **kwargs)
+        check_response(response, only_foreign=True)
+        return response
+
+    def _signed(self, method: str, url: str, **kwargs: Any) -> requests.Response:
+        token = self._credentials.token(self._authority)
+        who = {"delegation": token} if token else {"user.name": self._credentials.user()}
+        kwargs["params"] = {**kwargs["params"], **who}
+        kwargs["allow_redirects"] = False
+        try:
+            response: requests.Response = super()._request(method, url, **kwargs)
+        except (requests.ConnectionError, requests.Timeout) as error:
+            if kwargs["params"]["op"] not in _ONCE:
+                raise  # HdfsCLI asks the next NameNode
+            with self._lock:
+                if url.startswith(self._urls[0]):
+                    self._urls.rotate(-1)
+            raise requests.RequestException(str(error), request=error.request) from error
+        return response
+
+
+def _refuses_token(response: requests.Response) -> bool:
+    return response.status_code in (401, 403) and b"InvalidToken" in response.content
+
+
+def check_response(response: requests.Response, *, only_foreign: bool = False) -> None:
+    """Raises HdfsError for an error response, or only for one that is not in WebHDFS's own format."""
+    if response.ok:
+        return
+    try:
+        said = json.loads(response.content)["RemoteException"]
+        exception, message = str(said["exception"]), str(said["message"])
+        if only_foreign:
+            return
+    except (ValueError, KeyError, TypeError):
+        exception = "AccessControlException" if response.status_code in (401, 403) else "ConnectException"
+        message = f"HTTP {response.status_code} {response.reason} from {host_of(response.url)}"
+    finally:
+        response.close()
+    raise hdfs.HdfsError(message, exception=exception)
+
+
+class _Adapter(HTTPAdapter):
+    """Connections; those by HTTPS to servers that `trust` knows, where requests has a list of its own."""
+
+    def __init__(self, trust: ssl.SSLContext | None) -> None:
+        self._trust = trust
+        super().__init__(pool_connections=_POOL, pool_maxsize=_POOL)
+
+    def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> tuple[Any, Any]:
+        host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
+        return host, {"ssl_context": self._trust, "cert_reqs": "CERT_REQUIRED"}
+
+    def cert_verify(self, conn: Any, *args: Any, **kwargs: Any) -> None:
+        del args, kwargs
+        conn.cert_reqs = "CERT_REQUIRED"
+
+
+def new_session(trust: ssl.SSLContext | None) -> requests.Session:
+    session = requests.Session()
+    # Ignore proxies and .netrc of the environment: they are not meant for the cluster.
+    session.trust_env = False
+    # Hadoop's authentication cookie would keep the first user.
+    session.cookies.set_policy(http.cookiejar.DefaultCookiePolicy(allowed_domains=[]))
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Adapter(trust))
+    return session
+
+
+def host_of(url: str) -> str:
+    return urlsplit(url).hostname or url
