@@ -59,7 +59,7 @@ MARKED = $(if $(MARK),-m '$(MARK)')
 PARTS_OF_unit := unit-a-e unit-f-k unit-l-p unit-q-z
 PARTS_OF_trainer := trainer-others trainer-exactness
 PARTS_OF_integration := integration-others integration-local
-PARTS_OF_cluster := cluster-yarn cluster-hdfs
+PARTS_OF_cluster := cluster-yarn cluster-hdfs secure
 # Of `make test`, two at once: first those that fail soonest, then each before all that are shorter, so that both processors
 # are busy to the end.
 SUITES := $(PARTS_OF_unit) cluster integration-others trainer-others integration-local guests trainer-exactness spark35 simulate fuzz pages
@@ -67,7 +67,7 @@ SUITES_MORE := cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite)))
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 # MLflow's environment is made beside the one that all else needs.
 PARTS := mlflow classes check connectors $(SPARKS)/$(OLDEST_LINE)/.installed $(SUITES)
-# The parts of `cluster` wait more than they compute: one place is enough for both.
+# The parts of `cluster` wait more than they compute: one place is enough for them.
 PARTED = $(foreach suite,$(1),$(or $(PARTS_OF_$(suite)),$(suite)))
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(call PARTED,$(SUITES)))
 REPORTS_MORE := $(patsubst %,$(TIMES)/more-%.xml,$(call PARTED,$(SUITES_MORE)))
@@ -220,7 +220,7 @@ integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two
 	@$(AT_ONCE) $(PARTS_OF_$@)
 
 $(PARTS_OF_unit) $(PARTS_OF_trainer) $(PARTS_OF_integration) $(PARTS_OF_cluster): $(VENV)/.dev
-$(PARTS_OF_integration) cluster cluster-yarn: $(CLASSES)
+$(PARTS_OF_integration) cluster cluster-yarn secure: $(CLASSES)
 
 integration integration-others: $(CONNECTORS)/.installed
 
@@ -245,6 +245,7 @@ cluster: java $(VENV)/.dev ## Tests on a real HDFS and YARN, those that need no 
 
 # Each on one cluster: to bring one up takes half a minute of processor time, and a third of that without YARN.
 HDFS_TESTS := $(sort $(wildcard tests/cluster/test_hdfs_*.py))
+SECURE_TESTS := $(sort $(wildcard tests/cluster/test_secure_*.py))
 
 .PHONY: cluster-hdfs
 cluster-hdfs:
@@ -252,8 +253,12 @@ cluster-hdfs:
 
 .PHONY: cluster-yarn
 cluster-yarn:
-	@$(MINIHADOOP) as-root -- $(PYTEST) $(filter-out $(HDFS_TESTS),$(sort $(wildcard tests/cluster/test_*.py))) \
+	@$(MINIHADOOP) as-root -- $(PYTEST) $(filter-out $(HDFS_TESTS) $(SECURE_TESTS),$(sort $(wildcard tests/cluster/test_*.py))) \
 		$(MARKED) $(ARGS) $(CHOSEN)
+
+.PHONY: secure
+secure: java $(VENV)/.dev ## Tests on a real HDFS and YARN with Kerberos, whose tokens live a minute
+	@$(MINIHADOOP) as-root -- $(PYTEST) $(SECURE_TESTS) $(MARKED) $(ARGS) $(CHOSEN)
 
 # MLflow's server asks for an older PyArrow than sparktf has: an environment of its own, half a minute's work.
 .PHONY: guests

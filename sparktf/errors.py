@@ -258,6 +258,7 @@ class ErrorRecord(BaseModel):
         peer: The node only saw another one go (a broken collective); never the root cause if there is any other record.
         traceback: Remote traceback, empty if there is none.
         exit_code: The trainer's, negative for a signal, as in `subprocess`.
+        taken_back: The cluster manager took the node's executor back: nothing has failed.
         log: Path of the node's whole log; `log_tail` holds its last lines.
     """
 
@@ -271,6 +272,7 @@ class ErrorRecord(BaseModel):
     host: str = ""
     executor: str = ""
     peer: bool = False
+    taken_back: bool = False
     exit_code: int | None = None
     traceback: str = ""
     log: str = ""

@@ -20,7 +20,7 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 _NAME = (
     r"(?:secret|passw\w{0,20}|passphrase|credentials?|webhook\w{0,12}|token(?![a-z])"
-    r"|(?:access|account|private|api|auth)[._-]?key|(?<![a-z])(?:pwd|jwt|pat|bearer|cookie|dsn|sas|sig)(?![a-z]))"
+    r"|(?:access|account|private|api|auth)[._-]?key|(?<![a-z])(?:pwd|jwt|pat|bearer|cookie|dsn|sas|sig|delegation)(?![a-z]))"
 )
 _VALUE = r"""(?:'[^']*'|"[^"]*"|[^\s&;,'"]+)"""
 

@@ -14,7 +14,9 @@ class TimeoutsConfig(Section):
 
     KEY: ClassVar = "timeouts"
 
-    reserve: PositiveFloat = Field(default=300.0, description="For all agents of the gang to register.")
+    reserve: PositiveFloat = Field(
+        default=300.0, description="For all agents of the gang to register, also after the cluster has taken some back."
+    )
     replace: PositiveFloat = Field(
         default=30.0,
         description="For a lost agent to come back before going on with fewer; under `parameter_server`, for another "

@@ -126,7 +126,10 @@ class TrainConfig(Section):
         description="Train from scratch, in spite of `init_from`, once the last training from scratch behind the "
         "weights is this old, by the dates of the runs.",
     )
-    max_attempts: PositiveInt = Field(default=3, description="Attempts before infrastructure failures end the run.")
+    max_attempts: PositiveInt = Field(
+        default=3,
+        description="Attempts before infrastructure failures end the run; executors that are taken back cost none.",
+    )
 
     @model_validator(mode="after")
     def _reserve_is_of_a_limit(self) -> Self:

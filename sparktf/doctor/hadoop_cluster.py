@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import ssl
 import subprocess
 import time
 import urllib.error
@@ -27,6 +28,7 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.resource_managers import ResourceManagers
 from sparktf.submit.yarn import Queues, ResourceManagerApi, YarnHost, queue_of, wait_for_resource_manager
 from sparktf.told import count_in_words
+from sparktf.trusted import trusted
 
 _CALL_S = 4.0
 """Limit of one question to a web server."""
@@ -244,13 +246,18 @@ def look_at_clocks(hadoop: HadoopConf, managers: ResourceManagers | None) -> lis
     if urlsplit(hadoop.default_fs).scheme in HDFS_SCHEMES:
         with suppress(ConfigError):
             urls += [namenode.http for namenode in hadoop.namenodes(urlsplit(hadoop.default_fs).netloc)]
-    return [found for found in map(_time_of, dict.fromkeys(urls)) if found is not None]
+    trust = None
+    if any(url.startswith("https:") for url in urls):
+        with suppress(ConfigError):  # of which others tell
+            trust = trusted(hadoop.properties)
+    times = (_time_of(url, trust) for url in dict.fromkeys(urls))
+    return [found for found in times if found is not None]
 
 
-def _time_of(url: str) -> ServerTime | None:
-    began_s = time.time()
+def _time_of(url: str, trust: ssl.SSLContext | None) -> ServerTime | None:
+    wanted, began_s = urllib.request.Request(url, method="HEAD"), time.time()
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=_CALL_S) as answer:
+        with urllib.request.urlopen(wanted, timeout=_CALL_S, context=trust) as answer:
             date = answer.headers.get("Date")
     except urllib.error.HTTPError as error:  # also one that refuses us tells the time
         date = error.headers.get("Date")

@@ -10,10 +10,10 @@ from typing import Any
 from sparktf.config.job import JobConfig
 from sparktf.config.load import show_config
 from sparktf.console.result_table import print_result
-from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeding
 from sparktf.driver.attempt.health import Outcome, rhythm_of
+from sparktf.driver.attempt.restart import Restarts
 from sparktf.driver.commit import Committer
 from sparktf.driver.gang.collectives import choose_collectives
 from sparktf.driver.gang.gang import Gang
@@ -62,8 +62,7 @@ class Run:
         config = normalised(config, file_systems.normalise)
         root = config.output.path
         self._hooks = hooks or Hooks()
-        self._gang = gang
-        self._site = gang.site
+        self._gang, self._site = gang, gang.site
         self._clock = gang.site.clock
         self._config = config
         self._rundir = RunDirectory(root, config.name, run_id)
@@ -75,6 +74,7 @@ class Run:
         committed = partial(steps_in, self._storage, self._rundir.checkpoints)
         self._time = RunTime(self._clock, config.train, ending_s, committed)
         self._attempts: list[AttemptResult] = []
+        self._restarts = Restarts(config.train.max_attempts)
         self._result = RunResult(
             run_id=run_id,
             name=config.name,
@@ -172,8 +172,7 @@ class Run:
 
     def _open_events(self) -> None:
         config, run_id, application = self._config, self._rundir.run_id, self._result.application
-        hashes = config.config_hash(), config.plan_hash()
-        begun = RunBegun(run_id=run_id, application=application, config=hashes[0], plan=hashes[1])
+        begun = RunBegun(run_id=run_id, application=application, config=config.config_hash(), plan=config.plan_hash())
         self._journal.open(open_events(self._storage, self._fence, self._rundir.events, self._clock, begun))
 
     # ---- attempts ----
@@ -189,14 +188,14 @@ class Run:
             if self._state is RunState.DONE:
                 return
             self._take(RunEvent.AGAIN)
-            follows = restart.after(attempt.failures, len(self._attempts), self._config.train.max_attempts)
+            follows = self._restarts.failed(attempt.failures)
             self._display.say(follows.said, "red")
             if follows.end is not None:
                 raise follows.end.to_error()
 
     def _run_attempt(self, plan: Plan, assets: dict[str, Any]) -> Attempt:
         committer, gang = self._need_committer(), self._gang
-        agents = gang.gather(self._config, plan, self._display, first=not self._attempts)
+        agents = gang.gather(self._config, plan, self._display, self._restarts.why)
         number = committer.fence(gang.next_attempt)
         if not self._attempts:
             self._results.begin()
@@ -251,6 +250,7 @@ class Run:
             if outcome is not Outcome.FAILED:
                 watch.leave(limit_s)
             facts = self._site.facts(replacements.seating.agents)
+            self._restarts.look(replacements.seating.taken_back(facts))
             with gang.roster.changed:
                 nodes = replacements.seating.results(attempt, leader, facts, located=bool(plan.hosts))
             self._keep_attempt(watch, nodes, leader, self._clock.now_s() - started_s)

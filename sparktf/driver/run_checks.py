@@ -156,7 +156,7 @@ def _allocation(scene: Scene, found: Findings) -> None:
 
 def _encryption(scene: Scene, found: Findings) -> None:
     if not scene.slots.master.one_machine:
-        warning = check_encryption(scene.settings, scene.config.security.tls)
+        warning = check_encryption(scene.settings, scene.config.security.tls, kerberos=scene.systems.hadoop.is_secure)
         found.warnings += filter(None, [warning])
 
 

@@ -45,6 +45,17 @@ class Token:
         reader.byte()  # Version of the identifier
         return reader.text()
 
+    def issued_s(self) -> float:
+        """Returns when the NameNode gave the token, in seconds since 1970 by its clock; 0 if that cannot be told."""
+        try:
+            reader = _Reader(self.identifier)
+            reader.byte()
+            for _ in range(3):  # Owner, renewer, real user
+                reader.text()
+            return reader.number() / 1000
+        except TokenFormatError:
+            return 0.0
+
     def named(self, service: str) -> Token:
         """Returns the same token for another spelling of its service."""
         return replace(self, service=service)

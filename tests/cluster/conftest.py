@@ -39,6 +39,19 @@ def shared_cluster(request: pytest.FixtureRequest) -> Iterator[MiniHadoop]:
         down(config.name, print)
 
 
+@pytest.fixture(scope="session")
+def secured() -> Iterator[MiniHadoop]:
+    """A cluster with Kerberos, whose tokens have to be renewed after 20 s and end after 60."""
+    life = {"renew-interval": "20000", "max-lifetime": "60000"}
+    settings = tuple((f"dfs.namenode.delegation.token.{name}", value) for name, value in life.items())
+    config = ClusterConfig(f"{PREFIX}{os.getpid()}-secure", hosts=2, secure=True, settings=settings)
+    try:
+        yield up(config, print)
+    finally:
+        down(config.name, print)
+        assert config.name not in lifecycle.names()
+
+
 @pytest.fixture
 def hadoop(shared_cluster: MiniHadoop) -> Iterator[MiniHadoop]:
     """The shared cluster, with the test inside its network; whole again before the next test."""

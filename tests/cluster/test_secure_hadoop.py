@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
 import pytest
 
-from minihadoop import ClusterConfig, MiniHadoop, RefusedError, down, up
+from minihadoop import MiniHadoop
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module")
-def secured() -> Iterator[MiniHadoop]:
-    config = ClusterConfig(f"test-{os.getpid()}-secure", hosts=1, replication=1, secure=True, yarn=False)
-    try:
-        yield up(config, print)
-    finally:
-        down(config.name, print)
-        with pytest.raises(RefusedError, match="there is no cluster"):
-            MiniHadoop.attach(config.name)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,47 @@ def test_what_a_new_attempt_may_mend_is_tried_again_as_often_as_it_may_be(
     assert (follows.said, follows.end.message if follows.end else None) == (said, end)
 
 
+TAKEN = "Container container_1 on host: h was preempted."
+
+
+@pytest.mark.parametrize(
+    ("failures", "said"),
+    [
+        ([failure(1.0, peer=True), lost(2.0, taken_back=True)], "at 2"),
+        ([lost(1.0, node="worker 1", host="h")], f"worker 1 on h: {TAKEN}"),
+        ([failure(1.0, peer=True)], f"worker 1: {TAKEN}"),
+        ([lost(1.0, node="worker 0", host="h")], ""),
+        ([lost(1.0, node="worker 1", type="ExchangeError")], ""),
+        ([lost(1.0, node="worker 1", verdict=Verdict.MODEL_FAILED)], ""),
+    ],
+    ids=[
+        "told so",
+        "only silent",
+        "only its peers told",
+        "another node failed first",
+        "other trouble",
+        "the model's own",
+    ],
+)
+def test_an_attempt_whose_node_was_taken_back_does_not_count(failures: list[ErrorRecord], said: str) -> None:
+    restarts = restart.Restarts(2)
+    for _ in range(5):
+        restarts.look({"worker 1": TAKEN})
+        follows = restarts.failed(failures)
+        if not said:
+            assert (follows.counts, restarts.why) == (True, restart.Why.LOST)
+            return
+        assert (follows.said, follows.counts, follows.end) == (
+            f"the cluster took a node back, which does not count as an attempt: {said}",
+            False,
+            None,
+        )
+        assert restarts.why is restart.Why.TAKEN_BACK
+    restarts.look({})
+    assert restarts.failed([lost(1.0)]).said == "attempt 1 of 2 failed: at 1"
+    assert restarts.failed([lost(1.0)]).end is not None
+
+
 class Gang:
     """An attempt of two trainers that train, at a time that the test tells."""
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import base64
+import logging
+import socket
+import threading
+import traceback
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import requests
 
+from sparktf.driver.gang.site import Handler
+from sparktf.driver.spark.driver_tokens import DriverTokens, are_stale, handing_out, newest, no_token
 from sparktf.executor.handed_tokens import HandedTokens
 from sparktf.storage.credentials import (
     TOKEN_FILE,
@@ -18,7 +27,9 @@ from sparktf.storage.credentials import (
     token_for,
     write_token_file,
 )
+from sparktf.storage.hdfs.webhdfs_client import new_session
 from sparktf.storage.tokens import HDFS_KIND, Token, TokenFormatError, edition_of, parse_tokens, token_file
+from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
 
 # Written by Hadoop's own Credentials: a token of HDFS, one of YARN with long fields, and a secret key.
 IDENTIFIER = bytes.fromhex("0010616c6963652f65646765405245414c4d047961726e008a01a21d3af9228a01a241477d228e012c07")
@@ -131,3 +142,90 @@ def test_an_executors_processes_find_what_its_agent_was_handed_before_what_yarn_
 
 def test_a_principals_short_name_is_its_first_part() -> None:
     assert [short_name(name) for name in ("alice@R", "nn/host@R", "bob")] == ["alice", "nn", "bob"]
+
+
+class Handed(DriverTokens):
+    """Tokens as of a driver whose JVM has these."""
+
+    def __init__(self, held: bytes) -> None:
+        self.held = held
+
+    def content(self) -> bytes:
+        return self.held
+
+
+def test_an_agents_heartbeat_is_answered_with_tokens_that_it_does_not_have_and_no_text_form_shows_them() -> None:
+    tokens = Handed(token_file([token("10.0.0.1:8020")]))
+    handlers = {Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, lambda _: Orders(order=Order.WAIT))}
+    handed = handing_out(tokens, handlers)[Action.AGENT_HEARTBEAT]
+    first = handed.answer(AgentHeartbeat(agent="a", number=1, address="h:1"))
+    assert isinstance(first, Orders)
+    assert base64.b64decode(first.tokens) == tokens.held
+    assert first.tokens not in repr(first)
+    again = handed.answer(AgentHeartbeat(agent="a", number=2, address="h:1", tokens=edition_of(tokens.held)))
+    assert isinstance(again, Orders)
+    assert not again.tokens
+    assert handing_out(SimpleCredentials(), handlers) is handlers
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("... Client cannot authenticate via:[TOKEN, KERBEROS]", "there is no ticket: get"),
+        (
+            "GSS initiate failed [Caused by (Mechanism level: Failed to find any Kerberos tgt)]",
+            "or it has expired: get",
+        ),
+        ("Clock skew too great (37)", "differ by more than five minutes"),
+        ("Server not found in Kerberos database (7)", "realm does not know this cluster"),
+        ("something else entirely", "something else entirely: get"),
+    ],
+)
+def test_who_gets_no_token_is_told_why_in_one_line(said: str, why: str) -> None:
+    message = str(no_token(OSError(f"java.io.IOException: {said}")))
+    assert message.startswith("Kerberos: HDFS gives no token: ")
+    assert why in message
+    assert "\n" not in message
+
+
+def test_a_token_in_the_address_of_a_request_is_neither_in_its_error_nor_in_a_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Java's and Spark's traces show the whole chain of errors, and Spark's Python workers log what they like."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    caplog.set_level(logging.DEBUG)
+    session = new_session(None)
+    with pytest.raises(requests.ConnectionError) as raised:
+        session.put(f"http://127.0.0.1:{port}/webhdfs/v1/lake?op=CREATE&delegation={OF_HDFS}&overwrite=false")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as web:
+        threading.Thread(target=web.serve_forever).start()
+        session.get(f"http://127.0.0.1:{web.server_port}/webhdfs/v1/lake?op=OPEN&delegation={OF_HDFS}")
+        web.shutdown()
+    said = "".join(traceback.format_exception(raised.value))
+    assert "/webhdfs/v1/lake?op=CREATE" in said
+    assert "/webhdfs/v1/lake?op=OPEN" in caplog.text
+    assert OF_HDFS[:8] not in said + caplog.text
+    assert OF_HDFS[:8] not in repr(raised.value)
+
+
+class Answering(BaseHTTPRequestHandler):
+    """Answers each request with nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *of: object) -> None:
+        del of
+
+
+def test_of_tokens_the_newest_are_taken_and_stale_ones_are_asked_for_anew() -> None:
+    (given,) = [one for one in parse_tokens(WRITTEN) if one.kind == HDFS_KIND]
+    issued_s = 1795786733.858
+    assert given.issued_s() == pytest.approx(issued_s)
+    older = replace(given, identifier=b"\0\0\0\0\x05")
+    assert newest((older,), (), (given,)) == (given,)
+    assert newest((), ()) == ()
+    assert are_stale((), 20, issued_s)
+    assert [are_stale((older, given), 20, issued_s + age) for age in (0, 16.9, 17.1, 21)] == [False, False, True, True]

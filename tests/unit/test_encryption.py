@@ -39,6 +39,12 @@ def test_a_run_in_the_clear_is_refused_where_spark_protects_its_own_traffic(conf
         check_encryption(conf, "off")
 
 
+def test_tokens_never_cross_the_network_in_the_clear() -> None:
+    with pytest.raises(PreflightError, match="would send the delegation tokens of HDFS unencrypted"):
+        check_encryption({}, "off", kerberos=True)
+    assert check_encryption({}, "auto", kerberos=True) is not None
+
+
 def test_where_nobody_asks_for_protection_a_run_may_be_in_the_clear_with_a_warning() -> None:
     assert check_encryption({}, "off") is not None
 

@@ -10,9 +10,11 @@ import pytest
 from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config
 
+from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.attempt import Attempt
+from sparktf.driver.attempt.restart import Why
 from sparktf.driver.gang.gang import late_spares
-from sparktf.driver.gang.reserved import Need, Next, gathered, stopped
+from sparktf.driver.gang.reserved import Need, Next, gathered, needed, stopped
 from sparktf.driver.run import Run
 from sparktf.errors import LifecycleError, NotStoredError, ReservationError
 from sparktf.results.result import Application
@@ -39,6 +41,30 @@ def test_a_gang_waits_until_it_is_whole_then_for_its_spares_and_takes_fewer_at_t
     idle: int, enough_since_s: float | None, now_s: float, then: Next
 ) -> None:
     assert gathered(NEED, idle, enough_since_s, now_s) is then
+
+
+@pytest.mark.parametrize(
+    ("why", "idle", "after_s", "then", "left_s"),
+    [
+        (Why.FIRST, 3, 299, Next.WAIT, 1),
+        (Why.FIRST, 3, 300, Next.GIVE_UP, 0),
+        (Why.LOST, 2, 29, Next.WAIT, 1),
+        (Why.LOST, 2, 30, Next.GO, 0),
+        (Why.LOST, 1, 30, Next.GIVE_UP, 0),
+        (Why.TAKEN_BACK, 2, 29, Next.WAIT, 1),
+        (Why.TAKEN_BACK, 2, 30, Next.GO, 270),
+        (Why.TAKEN_BACK, 1, 31, Next.WAIT, 269),
+        (Why.TAKEN_BACK, 1, 299, Next.WAIT, 1),
+        (Why.TAKEN_BACK, 2, 299, Next.GO, 1),
+        (Why.TAKEN_BACK, 1, 300, Next.GIVE_UP, 0),
+    ],
+)
+def test_what_was_taken_back_is_waited_for_as_long_as_the_first_nodes_unless_fewer_are_enough(
+    why: Why, idle: int, after_s: float, then: Next, left_s: float
+) -> None:
+    need = needed(4, 2, 0, TimeoutsConfig(), why, 1000.0)
+    assert gathered(need, idle, None, 1000.0 + after_s) is then
+    assert need.left_s(1000.0 + after_s) == left_s
 
 
 @pytest.mark.parametrize(

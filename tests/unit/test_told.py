@@ -97,6 +97,7 @@ def test_an_error_whose_text_cannot_be_had_is_told_all_the_same() -> None:
         f"https://discord.com/api/webhooks/1/{SECRET}",
         f"https://corp.webhook.office.com/x/{SECRET}",
         f"abfss://c@a/x?sv=1&sig={SECRET}&x=y",
+        f"http://nn:9870/webhdfs/v1/lake?op=OPEN&delegation={SECRET}&offset=0",
         f"dsn={SECRET}",
         f"db_pwd={SECRET}; jwt={SECRET}",
         f"-Djavax.net.ssl.trustStorePassword='{SECRET} more'",

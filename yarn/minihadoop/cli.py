@@ -213,6 +213,8 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--secure", action="store_true", help="Kerberos, users alice and bob, privacy on the wire")
     parser.add_argument("--hadoop", choices=HADOOPS, help=f"version of Hadoop; default: {HADOOPS[-1]}")
-    parser.add_argument("--https", action="store_true", help="HDFS speaks HTTPS, and clients are told that it is all")
+    parser.add_argument(
+        "--https", action="store_true", help="YARN and HDFS speak HTTPS; clients are told of nothing else"
+    )
     parser.add_argument("--user-namespace", action="store_true", help="do without root's rights, even as root")
     parser.set_defaults(run=_up)

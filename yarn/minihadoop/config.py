@@ -58,7 +58,7 @@ class ClusterConfig:
         yarn: Whether there is YARN beside HDFS: half of the daemons.
         secure: Whether all ask for Kerberos tickets, with a key distribution centre on `master`, users `alice` and
             `bob`, and privacy on the wire. Of log aggregation and clients' retries, it has none.
-        https: Whether HDFS speaks HTTPS, too, and its clients are told that it speaks nothing else.
+        https: Whether YARN speaks HTTPS in place of HTTP, and HDFS both, of which its clients are told HTTPS alone.
         namenodes: With 2, another NameNode on `master2` stands by, both are the name service `SERVICE`, and
             ResourceManager and NodeManagers recover their state when they are started again.
         hadoop: Version of Hadoop, one of `HADOOPS`; "": the newest of them, which pom.xml names.
@@ -118,6 +118,11 @@ class ClusterConfig:
     @property
     def all_hosts(self) -> tuple[Host, ...]:
         return (self.edge, *self.name_hosts, *self.workers)
+
+    @property
+    def yarn_scheme(self) -> str:
+        """How YARN's daemons are asked."""
+        return "https" if self.https else "http"
 
     def host(self, name: str) -> Host:
         """Returns the host of a short or full name.

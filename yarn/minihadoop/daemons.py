@@ -93,6 +93,7 @@ class Daemon:
 
     kind: Kind
     host: Host
+    scheme: str = "http"
 
     @property
     def name(self) -> str:
@@ -101,16 +102,18 @@ class Daemon:
 
     @property
     def web_url(self) -> str:
-        return f"http://{self.host.fqdn}:{self.kind.web_port}"
+        return f"{self.scheme}://{self.host.fqdn}:{self.kind.web_port}"
 
 
 def daemons_of(config: ClusterConfig) -> tuple[Daemon, ...]:
     """Returns the daemons of a cluster, in the order in which they start best."""
-    managers = [Daemon(RESOURCEMANAGER, config.master)] if config.yarn else []
-    workers = (DATANODE, NODEMANAGER) if config.yarn else (DATANODE,)
+    managers = [Daemon(RESOURCEMANAGER, config.master, config.yarn_scheme)] if config.yarn else []
+    stores = [Daemon(DATANODE, host) for host in config.workers]
+    takers = [Daemon(NODEMANAGER, host, config.yarn_scheme) for host in config.workers if config.yarn]
     keys = [Daemon(KDC, config.master)] if config.secure else []
     names = [Daemon(NAMENODE, host) for host in config.name_hosts]
-    return (*keys, *managers, *names, *(Daemon(kind, host) for host in config.workers for kind in workers))
+    workers = sorted([*stores, *takers], key=lambda daemon: config.workers.index(daemon.host))
+    return (*keys, *managers, *names, *workers)
 
 
 def find_daemon(config: ClusterConfig, kind: str, host: str | None) -> Daemon:

@@ -55,6 +55,11 @@ def write_conf(config: ClusterConfig, folder: ClusterFolder, host: Host) -> None
     if config.https:
         files |= tls.core_files(folder)
         files["hdfs-site.xml"] |= tls.hdfs(config, host)
+        files["yarn-site.xml"] |= {
+            "yarn.http.policy": "HTTPS_ONLY",
+            "yarn.resourcemanager.webapp.https.address": f"{config.master.fqdn}:{RESOURCEMANAGER_WEB_PORT}",
+            "yarn.nodemanager.webapp.https.address": f"{host.fqdn}:{NODEMANAGER_WEB_PORT}",
+        }
     for key, value in config.settings:
         files[_file_of(key)][key] = value
     for name, properties in files.items():
@@ -118,6 +123,8 @@ def _of_a_pair(config: ClusterConfig, files: dict[str, dict[str, Value]], folder
         "dfs.namenode.shared.edits.dir": f"file://{folder.shared_edits}",
         # Nothing is to be fenced: whoever makes the other one active has ended this one.
         "dfs.ha.fencing.methods": "shell(/bin/true)",
+        # With it, clients wait minutes for the NameNode that has died instead of asking the other one.
+        "dfs.client.retry.policy.enabled": False,
         "dfs.ha.tail-edits.period": 1,
         "dfs.ha.log-roll.period": 5,
     }

@@ -64,7 +64,7 @@ class Yarn:
     def __init__(self, config: ClusterConfig, folder: ClusterFolder) -> None:
         self._config = config
         self._folder = folder
-        self.url = f"http://{config.master.fqdn}:{RESOURCEMANAGER_WEB_PORT}"
+        self.url = f"{config.yarn_scheme}://{config.master.fqdn}:{RESOURCEMANAGER_WEB_PORT}"
 
     def applications(self) -> list[Application]:
         """Returns all applications since the ResourceManager started, oldest first."""

@@ -95,11 +95,12 @@ class Crew(ABC):
             self._lost(trainer, record.model_copy(update=log))
         trainer.apply(TrainerEvent.EXIT)
 
-    def agent_lost(self, agent: str, what: str, log: str = "") -> None:
+    def agent_lost(self, agent: str, what: str, log: str = "", *, taken_back: bool = False) -> None:
         """The agent of a trainer is lost, and the trainer with it: that explains more than the trainer's own silence.
 
         Args:
             log: Where its executor's log is.
+            taken_back: The cluster manager took its executor back.
         """
         for trainer in self.trainers.values():
             ends = trainer.state is not TrainerState.EXITED
@@ -107,7 +108,7 @@ class Crew(ABC):
                 heard_ago_s = self._clock() - trainer.heard_s
                 record = loss(trainer, what, self._wall() - heard_ago_s)
                 self._failures.forget_silence(str(trainer.node))
-                self._lost(trainer, record.model_copy(update={"log": log}))
+                self._lost(trainer, record.model_copy(update={"log": log, "taken_back": taken_back}))
                 if ends:
                     trainer.apply(TrainerEvent.EXIT)
 

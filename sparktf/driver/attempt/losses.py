@@ -153,7 +153,14 @@ class Losses:
 
     def _loss(self, lost: Trainer) -> Loss:
         noted_s = self._noted[lost.node, lost.incarnation].noted_s
-        return Loss(noted_s, lost.incarnation - self._fruitful(lost.node), lost.node in self._stood_in)
+        since = range(self._fruitful(lost.node) + 1, lost.incarnation + 1)
+        # One that the cluster took back would have trained rows.
+        fruitless = sum(not self._was_taken_back(lost.node, incarnation) for incarnation in since)
+        return Loss(noted_s, fruitless, lost.node in self._stood_in)
+
+    def _was_taken_back(self, node: NodeId, incarnation: int) -> bool:
+        loss = self._noted.get((node, incarnation))
+        return loss is not None and loss.record.taken_back
 
     def successor(self, lost: Trainer, agent: str, host: str, address: str, now_s: float) -> Trainer:
         """Returns a trainer that follows a lost one. Raises `LifecycleError` if that is not lost."""

@@ -12,8 +12,9 @@ from sparktf.console.console import Display
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.attempt.health import rhythm_of
+from sparktf.driver.attempt.restart import Why
 from sparktf.driver.gang.placement import best_nodes
-from sparktf.driver.gang.reserved import Need, Reserved
+from sparktf.driver.gang.reserved import Reserved, needed
 from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.site import Site, Voice
 from sparktf.driver.lifecycle import GANG, GangEvent, GangState, step
@@ -77,12 +78,13 @@ class Gang(Reserved):
         self._agents = self.site.start_agents(config, plan, settings, voice)
         self._size = config.shape.nodes
 
-    def gather(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[AgentRecord]:
+    def gather(self, config: JobConfig, plan: Plan, display: Display, why: Why) -> list[AgentRecord]:
         """Waits for the gang; returns its agents by partition.
 
         The first attempt needs all of them within `timeouts.reserve`; a later one goes on with at least
-        `cluster.min_workers` when the lost ones do not come back within `timeouts.replace`. Of more agents than needed,
-        those beside the data are taken, one of each executor if that is enough; other spares are sent home.
+        `cluster.min_workers` when the lost ones do not come back within `timeouts.replace`, for which it waits up to
+        `timeouts.reserve` where the cluster took nodes back: it gives them as slowly as the first ones. Of more agents
+        than needed, those beside the data are taken, one of each executor if that is enough; others are sent home.
 
         Raises:
             ReservationError: too few came in time.
@@ -91,23 +93,22 @@ class Gang(Reserved):
         self._take(GangEvent.GATHER)
         event = GangEvent.GIVEN_UP
         try:
-            agents = self._gathered(config, plan, display, first=first)
+            agents = self._gathered(config, plan, display, why)
             event = GangEvent.GATHERED
         finally:
             self._take(event)
         return agents
 
-    def _gathered(self, config: JobConfig, plan: Plan, display: Display, *, first: bool) -> list[AgentRecord]:
-        shape, timeouts = config.shape, config.timeouts
-        limit_s = timeouts.reserve if first else timeouts.replace
-        wanted, least = shape.nodes, shape.nodes if first else shape.fewest
-        need = Need(wanted, least, self._spares(), self.clock.now_s() + limit_s)
+    def _gathered(self, config: JobConfig, plan: Plan, display: Display, why: Why) -> list[AgentRecord]:
+        shape, wanted = config.shape, config.shape.nodes
+        need = needed(shape.nodes, shape.fewest, self._spares(), config.timeouts, why, self.clock.now_s())
 
         def show(idle: int, left_s: float, now_s: float) -> None:
             display.waiting("waiting for nodes", idle, wanted, left_s, now_s)
 
-        limit = f"timeouts.{'reserve' if first else 'replace'}"
-        return self._choose(self.await_agents(need, limit_s, limit, show), wanted, plan)
+        limit = "replace" if why is Why.LOST else "reserve"
+        limit_s: float = getattr(config.timeouts, limit)
+        return self._choose(self.await_agents(need, limit_s, f"timeouts.{limit}", show), wanted, plan)
 
     def _spares(self) -> int:
         return self._agents.spares if self._agents is not None else 0

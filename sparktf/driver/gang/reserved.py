@@ -10,6 +10,7 @@ from sparktf.clock import ListeningClock
 from sparktf.config.section import Switch
 from sparktf.config.timeouts import TimeoutsConfig
 from sparktf.driver.attempt.crew import Crew
+from sparktf.driver.attempt.restart import Why
 from sparktf.driver.gang.handlers import Dispatcher
 from sparktf.driver.gang.roster import AgentRecord, Roster
 from sparktf.driver.gang.site import AgentJob, Server, Site
@@ -41,6 +42,20 @@ class Need:
     least: int  # Enough at the deadline
     spares: int  # Additional ones on their way, to choose from
     deadline_s: float  # Monotonic seconds
+    patience_s: float = 0.0  # How much longer `least` are waited for
+
+    def left_s(self, now_s: float) -> float:
+        """Returns the time until the next decision: whether `least` are enough, or then whether to give up."""
+        left_s = self.deadline_s - now_s
+        return left_s if left_s > 0 else left_s + self.patience_s
+
+
+def needed(nodes: int, fewest: int, spares: int, timeouts: TimeoutsConfig, why: Why, now_s: float) -> Need:
+    """Returns the number of agents that an attempt waits for; `fewest` are enough where nodes do not come back."""
+    if why is Why.FIRST:
+        return Need(nodes, nodes, spares, now_s + timeouts.reserve)
+    longer_s = max(timeouts.reserve - timeouts.replace, 0.0) if why is Why.TAKEN_BACK else 0.0
+    return Need(nodes, fewest, spares, now_s + timeouts.replace, longer_s)
 
 
 class Reserved:
@@ -107,7 +122,7 @@ class Reserved:
                     f"only {len(idle)} of {need.wanted} nodes came within {limit_s:g} s; missing: {_nodes(missing)} "
                     f"on {self.site.place}: free some executors, or raise {limit}"
                 )
-            show(len(idle), need.deadline_s - now_s, now_s)
+            show(len(idle), need.left_s(now_s), now_s)
             self.tick()
 
     def check_agents(self, agents: Iterable[AgentRecord]) -> None:
@@ -137,7 +152,7 @@ class Reserved:
         swept = self.roster.sweep()
         for lost, facts in zip(swept, self.site.facts([lost.agent for lost in swept]), strict=True):
             with self.roster.changed:
-                crew.agent_lost(lost.agent.id, lost.in_words(facts), facts.log)
+                crew.agent_lost(lost.agent.id, lost.in_words(facts), facts.log, taken_back=facts.taken_back)
 
     def look_after_agents(self, *, restart: bool = True) -> str | None:
         """Notices that all agents were given up, and starts them again; returns the reason.
@@ -205,7 +220,9 @@ def gathered(need: Need, idle: int, enough_since_s: float | None, now_s: float) 
             return Next.GO
     if now_s < need.deadline_s:
         return Next.WAIT
-    return Next.GO if idle >= need.least else Next.GIVE_UP
+    if idle >= need.least:
+        return Next.GO
+    return Next.WAIT if now_s < need.deadline_s + need.patience_s else Next.GIVE_UP
 
 
 def stopped(quiet: bool, deadline_s: float, now_s: float) -> Next:

@@ -64,6 +64,7 @@ class ExecutorFacts(NamedTuple):
 
     log: str = ""  # Address of its log, "" where there is none
     removed: str = ""  # Why it was removed; "" if it was not, or unknown
+    taken_back: bool = False  # The cluster took it back, and neither it nor its host had failed
 
 
 @dataclass(slots=True)

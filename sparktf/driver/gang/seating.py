@@ -95,6 +95,10 @@ class Seating:
         sharing = self.workers.count(here.host) if cluster.updates_together else 1
         return cluster.threads or (-(-here.processors // sharing) if sharing > 1 else None)
 
+    def taken_back(self, facts: Sequence[ExecutorFacts]) -> dict[str, str]:
+        """Returns the nodes whose executors the cluster took back, each with its reason; `facts` of each agent's."""
+        return {str(node): f.removed for node, f in zip(self.members, facts, strict=True) if f.taken_back}
+
     def results(
         self, attempt: Attempt, leader: Training, facts: Sequence[ExecutorFacts], *, located: bool
     ) -> tuple[NodeResult, ...]:

@@ -1,14 +1,18 @@
 """The driver's delegation tokens for HDFS under Kerberos, which it hands to the nodes.
 
 On YARN Spark gets new tokens in time, and puts them where the JVM's user is (with a keytab, or a ticket that is
-renewed). Elsewhere it gets none: the driver asks for its own with the JVM's ticket.
+renewed). Where it gets none, or does not renew what it has got at the start, the driver asks for its own with the JVM's
+ticket.
 """
 
 from __future__ import annotations
 
 import base64
+import shutil
 import tempfile
 import threading
+import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -24,9 +28,9 @@ from sparktf.message import Message
 from sparktf.storage.credentials import (
     TOKENS,
     Credentials,
-    FileCredentials,
     credentials_here,
     services_of,
+    token_for,
     write_token_file,
 )
 from sparktf.storage.tokens import Token, edition_of, parse_tokens, token_file
@@ -46,8 +50,11 @@ _REASONS = (
 )
 """What Hadoop's client and Java say, in plain words."""
 
-_OWN_LIFE = 0.5
-"""Fraction of a token's life after which the driver asks for another one."""
+_STALE = 0.85
+"""Fraction of a token's life after which the driver asks for its own; Spark gets another one at three quarters."""
+
+_AGAIN = 0.05
+"""Fraction of it after which it asks again, where none was given."""
 
 
 def credentials_of(spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], float]) -> Credentials:
@@ -81,6 +88,21 @@ def spelled(tokens: Sequence[Token], hadoop: HadoopConf) -> list[Token]:
     return list(found.values())
 
 
+def newest(*held: Sequence[Token]) -> tuple[Token, ...]:
+    """Returns of several drivers' tokens those that were given last."""
+    return tuple(max(held, key=lambda tokens: max((token.issued_s() for token in tokens), default=-1.0)))
+
+
+def are_stale(tokens: Sequence[Token], life_s: float, now_s: float) -> bool:
+    """Whether there are no tokens, or ones that end soon unless somebody else renews them.
+
+    Args:
+        life_s: How long the NameNode takes a token that nobody renews.
+        now_s: Seconds since 1970.
+    """
+    return not tokens or now_s - max(token.issued_s() for token in tokens) >= life_s * _STALE
+
+
 def handing_out(credentials: Credentials, handlers: Mapping[Action, Handler]) -> Mapping[Action, Handler]:
     """Returns handlers that answer an agent's heartbeat with the driver's tokens, too, where it has others."""
     beat = handlers.get(Action.AGENT_HEARTBEAT)
@@ -112,13 +134,16 @@ class DriverTokens:
         self._hadoop = hadoop
         self._now_s = now_s
         self._lock = threading.Lock()
-        # It goes with Spark's own temporary folder.
-        self._path = Path(tempfile.mkdtemp(prefix="tokens-", dir=str(spark.sparkContext._temp_dir))) / TOKENS
-        self._file = FileCredentials([self._path])
+        # Not in Spark's own temporary folder: the JVM deletes that at its end, and a run's last files come after it.
+        folder = tempfile.mkdtemp(prefix="sparktf-tokens-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._path = Path(folder, TOKENS)
         self._user = short_user()
         self._looked_s = self._asked_s = float("-inf")
-        self._own = False
+        self._own: tuple[Token, ...] = ()
+        self._life_s = int(hadoop.properties.get(_RENEW, _DAY_MS)) / 1000
         self._content = b""
+        self._tokens: tuple[Token, ...] = ()
         try:
             self._look()
         except Py4JError as error:
@@ -129,14 +154,15 @@ class DriverTokens:
 
     def token(self, authority: str) -> str | None:
         self._look_again()
-        return self._file.token(authority)
+        found = token_for(authority, self._tokens)
+        return None if found is None else found.url_string()
 
     def edition(self) -> str:
         self._look_again()
-        return self._file.edition()
+        return edition_of(self._content)
 
     def token_file(self) -> str:
-        return self._file.token_file()
+        return str(self._path)
 
     def forget(self) -> None:
         self._looked_s = float("-inf")
@@ -157,21 +183,18 @@ class DriverTokens:
 
     def _look(self) -> None:
         with self._lock:
-            found = b"" if self._own else held_tokens()
-            if self._own or not parse_tokens(found):
-                self._own = True
-                found = self._asked()
-            self._looked_s = self._now_s()
-            found = token_file(spelled(parse_tokens(found), self._hadoop))
-            if found != self._content:
-                write_token_file(self._path, found)
-                self._content = found
-
-    def _asked(self) -> bytes:
-        """Returns tokens of our own, new ones in time."""
-        life_s = int(self._hadoop.properties.get(_RENEW, _DAY_MS)) / 1000
-        if self._content and self._now_s() - self._asked_s < life_s * _OWN_LIFE:
-            return self._content
-        found = new_tokens(self._spark)
-        self._asked_s = self._now_s()
-        return found
+            now_s = self._looked_s = self._now_s()
+            found = newest(parse_tokens(held_tokens()), self._own)
+            if are_stale(found, self._life_s, time.time()) and now_s - self._asked_s >= self._life_s * _AGAIN:
+                self._asked_s = now_s
+                try:
+                    self._own = parse_tokens(new_tokens(self._spark))
+                except Py4JError:
+                    if not found:
+                        raise  # else YARN may renew what there is
+                found = newest(found, self._own)
+            tokens = spelled(found, self._hadoop)
+            content = token_file(tokens)
+            if found and content != self._content:
+                write_token_file(self._path, content)
+                self._content, self._tokens = content, tuple(tokens)

@@ -12,16 +12,22 @@ ENCRYPT = "spark.network.crypto.enabled"
 _ENCRYPTING = (ENCRYPT, "spark.authenticate.enableSaslEncryption", "spark.ssl.rpc.enabled")
 
 
-def check_encryption(conf: Mapping[str, str], tls: str) -> str | None:
+def check_encryption(conf: Mapping[str, str], tls: str, *, kerberos: bool = False) -> str | None:
     """Returns a warning if Spark leaves the network open that its executors' closures cross, None if it does not.
 
     Args:
         conf: The application's settings; its executors are on other machines.
         tls: `security.tls`.
+        kerberos: Whether the driver hands delegation tokens to the nodes.
 
     Raises:
-        PreflightError: Spark's own traffic is protected, and the run's is not to be.
+        PreflightError: Spark's own traffic is protected, or tokens are sent, and the run's is not to be.
     """
+    if tls == "off" and kerberos:
+        raise PreflightError(
+            "security.tls: off would send the delegation tokens of HDFS unencrypted, on a cluster that wants Kerberos: "
+            "leave security.tls at auto"
+        )
     protecting = [key for key in (AUTHENTICATE, *_ENCRYPTING) if conf.get(key, "").lower() == "true"]
     if tls == "off" and protecting:
         raise PreflightError(

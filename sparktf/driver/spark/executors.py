@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,6 +17,9 @@ from sparktf.knobs import KNOBS
 from sparktf.told import log_of
 
 _log = log_of(__name__)
+
+_TAKEN_BACK = re.compile(r"^Container \S+( on host: \S+)? was preempted\.|^Executor decommission: ")
+"""As YARN's allocator and Spark's scheduler begin their reasons, on all Sparks from 3.5 to 4.x."""
 
 
 class Executor(NamedTuple):
@@ -49,6 +53,15 @@ def why_removed(reason: str) -> str:
     if "physical memory" in line:
         line += " In sparktf's configuration that is cluster.trainer_memory_mib."
     return line
+
+
+def is_taken_back(reason: str) -> bool:
+    """Whether by Spark's reason the cluster took an executor back that had done nothing wrong.
+
+    Either it was preempted, for another queue's sake, or its host is being decommissioned. Of a host that leaves YARN
+    without notice, Spark says that the host was lost, as of one that died.
+    """
+    return _TAKEN_BACK.search(reason) is not None
 
 
 def await_executors(spark: SparkSession, total: int, limit_s: float) -> list[Executor]:
@@ -103,4 +116,7 @@ def executor_facts(spark: SparkSession, master: Master, containers: Sequence[str
     except (Py4JError, OSError):
         executors = []
     found = [find_executor(master, executors, container) for container in containers]
-    return [ExecutorFacts() if e is None else ExecutorFacts(e.log, e.removed) for e in found]
+    return [
+        ExecutorFacts() if e is None else ExecutorFacts(e.log, e.removed, taken_back=is_taken_back(e.removed))
+        for e in found
+    ]

@@ -13,7 +13,9 @@ import requests
 from hdfs.client import _Request
 from requests.adapters import HTTPAdapter
 
+from sparktf.redaction import redacted
 from sparktf.storage.credentials import Credentials
+from sparktf.told import log_of
 
 _POOL = 32
 _ONCE = ("RENAME",)
@@ -100,6 +102,16 @@ class _Adapter(HTTPAdapter):
         self._trust = trust
         super().__init__(pool_connections=_POOL, pool_maxsize=_POOL)
 
+    def send(self, *args: Any, **kwargs: Any) -> requests.Response:
+        try:
+            return super().send(*args, **kwargs)
+        except requests.RequestException as error:
+            # Whoever shows a trace shows this error with its causes: the request's address has a token.
+            for said in (error, *error.args):
+                if isinstance(said, BaseException):
+                    said.args = tuple(redacted(part) if isinstance(part, str) else part for part in said.args)
+            raise
+
     def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> tuple[Any, Any]:
         host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
         return host, {"ssl_context": self._trust, "cert_reqs": "CERT_REQUIRED"}
@@ -110,7 +122,13 @@ class _Adapter(HTTPAdapter):
 
 
 def new_session(trust: ssl.SSLContext | None) -> requests.Session:
+    """Returns a session without proxies, cookies and users of the environment.
+
+    Args:
+        trust: What HTTPS trusts; by default what requests does.
+    """
     session = requests.Session()
+    log_of("urllib3.connectionpool")  # which logs addresses for whoever looks closely: without tokens from now on
     # Ignore proxies and .netrc of the environment: they are not meant for the cluster.
     session.trust_env = False
     # Hadoop's authentication cookie would keep the first user.

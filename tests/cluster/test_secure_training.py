@@ -1,0 +1,107 @@
+"""Runs on a cluster with Kerberos, whose tokens live a minute: they outlive them, and others do not read them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.containers import containers_of
+from cluster.submission import REPO, SMALL_CONF, SPARKTF, Submission, digits_config, plain_line, put_digits
+
+from minihadoop import MiniHadoop
+from minihadoop.waiting import wait_for
+from sparktf.results.result import RunResult
+
+pytestmark = pytest.mark.timeout(500)
+
+RUNS = "/user/alice/runs"
+TOKENS = 5
+"""A run is to outlive as many: Spark gets one each 15 s."""
+
+
+@pytest.fixture(scope="module")
+def lake(secured: MiniHadoop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The digits on the secured cluster, with the test inside its network."""
+    with secured.inside():
+        yield put_digits(secured, tmp_path_factory.mktemp("secured") / "digits")
+
+
+def by_keytab(secured: MiniHadoop, folder: Path, lake: str, **sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a short run of alice's, whose tokens come by her keytab."""
+    found = digits_config(folder, lake, **sections)
+    keytab = secured.folder.keytab("alice")
+    of_kerberos = {"spark.kerberos.principal": "alice@MINIHADOOP.TEST", "spark.kerberos.keytab": str(keytab)}
+    found["output"]["path"] = RUNS
+    found["submit"]["conf"] = {**SMALL_CONF, **of_kerberos}
+    return found
+
+
+def tokens_given(secured: MiniHadoop) -> int:
+    """Returns how many tokens the NameNode has given so far."""
+    bean = secured.jmx("Hadoop:service=NameNode,name=RpcDetailedActivityForPort8020", "namenode")
+    return int(bean.get("GetDelegationTokenNumOps", 0))
+
+
+def trained(submission: Submission) -> str:
+    """Returns what is missing until the second epoch is trained; "" for nothing."""
+    assert submission.is_running, submission.output()
+    return "" if "epoch 2/" in submission.output() else "it is not said"
+
+
+def result_of(secured: MiniHadoop, run: str) -> RunResult:
+    return RunResult.model_validate_json(secured.hdfs.get(f"{RUNS}/digits/{run}/result.json", user="alice"))
+
+
+def test_a_run_outlives_its_tokens_and_a_lost_executor_and_is_alices_alone(
+    secured: MiniHadoop, lake: str, tmp_path: Path
+) -> None:
+    train = {"epochs": 100_000, "max_seconds": 100, "reserve": 20, "max_attempts": 3}
+    config = by_keytab(secured, tmp_path, lake, train=train)
+    secured.login("alice")
+    before = tokens_given(secured)
+    alice = {"KRB5CCNAME": secured.environment(user="alice")["KRB5CCNAME"]}
+    options = ("--set", "submit.deploy_mode=client", "--run-id", "long")
+    with Submission(secured, tmp_path, config, *options, environment=alice) as submission:
+        wait_for("two epochs are trained", lambda: trained(submission), 200, submission.output)
+        trainers = [
+            process
+            for process in containers_of(submission.application().id)
+            if "sparktf.trainer" in " ".join(process.cmdline())
+        ]
+        trainers[0].kill()
+        assert submission.wait() == 0, submission.output()
+    result = result_of(secured, "long")
+    assert len(result.attempts) == 2
+    assert all(rows.trained == rows.planned for rows in result.rows if rows.complete), result.rows
+    assert sum(rows.complete for rows in result.rows) > 1
+    assert tokens_given(secured) - before >= TOKENS
+    for user, code, says in (
+        ("bob", 4, "Permission denied: user=bob"),
+        (None, 2, "HDFS gives no token: there is no ticket"),
+    ):
+        done = secured.run(
+            [*SPARKTF, "show", "--output", RUNS, "digits"], user=user, check=False, env={"PYTHONPATH": str(REPO)}
+        )
+        assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+
+
+def test_without_yarn_a_driver_renews_its_tokens_by_the_ticket_of_its_user(
+    secured: MiniHadoop, lake: str, tmp_path: Path
+) -> None:
+    """Spark gets tokens on YARN alone. The rows are fed by Spark, whose own Python workers read no HDFS."""
+    config = digits_config(tmp_path, lake, train={"epochs": 100_000, "max_seconds": 45, "reserve": 15})
+    config["data"]["mode"] = "spark"
+    config["output"]["path"] = RUNS
+    secured.login("alice")
+    before = tokens_given(secured)
+    program = (*plain_line("jobs/train.py", {"spark.ui.enabled": "false"}, "local[3]"), "--config")
+    ticket = {"KRB5CCNAME": secured.environment(user="alice")["KRB5CCNAME"], "PYSPARK_PYTHON": sys.executable}
+    with Submission(secured, tmp_path, config, "--run-id", "local", program=program, environment=ticket) as submission:
+        assert submission.wait() == 0, submission.output()
+    result = result_of(secured, "local")
+    assert len(result.attempts) == 1
+    assert result.rows[0].trained == result.rows[0].planned > 0
+    assert tokens_given(secured) - before > 1
