@@ -124,10 +124,10 @@ peers: java $(VENV)/.dev $(CONNECTORS)/.installed ## Ask the real TensorFlowOnSp
 
 # The oldest and the newest of Spark 3.5, the newest of 4.0 and 4.1, and older TensorFlows; `make test` runs on the newest of
 # all. Before a release, and where sparktf/driver/spark/differences.py is touched: some ten minutes for each.
-ONLY ?= 3.5.1 3.5.9 4.0.5 4.1.4 tensorflow-2.19.1 tensorflow-2.20.0
+ONLY ?= 3.5.1 3.5.9 4.0.5 4.1.4 tensorflow-2.19.1 tensorflow-2.20.0 hadoop-3.3.6 hadoop-3.4.2
 .PHONY: matrix
-matrix: java $(VENV)/.dev ## The page docs/versions.md: tests of integration on other Sparks and TensorFlows; ONLY="3.5.9 4.0.5"
-	@$(AT_ONCE) classes $(ONLY:%=$(SPARKS)/%/.installed)
+matrix: java $(VENV)/.dev ## The page docs/versions.md: tests of integration on other Sparks, TensorFlows and Hadoops; ONLY="3.5.9 4.0.5"
+	@$(AT_ONCE) classes $(patsubst %,$(SPARKS)/%/.installed,$(filter-out hadoop-%,$(ONLY)))
 	@$(PY) tests/matrix.py $(SPARKS) $(ONLY)
 
 .PHONY: spark35

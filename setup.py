@@ -11,8 +11,8 @@ from setuptools.errors import SetupError
 HERE = Path(__file__).parent
 README = HERE / "README.md"
 
-# Upper bounds stop at the next version that may break us. TensorFlow and Spark are tied to exact lines: the training
-# loop and the executor requests lean on what these do, and TensorFlow 2.21 has no wheel for Python 3.14.
+# Upper bounds stop at the next version that may break us. TensorFlow and Spark are tied to lines that were run: the
+# training loop and the executor requests lean on what these do, and TensorFlow 2.21 has no wheel for Python 3.14.
 REQUIRES = [
     "cloudpickle>=3,<4",  # functions of notebooks, as Spark pickles them, where there is no Spark to unpickle them
     "crc32c>=2.7,<3",  # the checksums of TFRecord files, by the instruction that processors have for them
@@ -34,7 +34,7 @@ REQUIRES = [
     "rich>=13.8,<16",
     "shtab>=1.9.3,<2",  # what bash, zsh and fish need to complete the console script's words
     "tenacity>=9,<10",
-    "tensorflow>=2.21,<2.22",
+    "tensorflow>=2.19,<2.22",  # parameter servers with 2.21 alone, and are refused by name on others
     "urllib3>=2,<3",
 ]
 LEGACY_KERAS = ["tf_keras~=2.21.0"]

@@ -57,6 +57,8 @@ ROWS = {
     "4.1.4": "Spark 4.1.4",
     "tensorflow-2.19.1": "TensorFlow 2.19.1",
     "tensorflow-2.20.0": "TensorFlow 2.20.0",
+    "hadoop-3.3.6": "Hadoop 3.3.6",
+    "hadoop-3.4.2": "Hadoop 3.4.2",
 }
 """The folders of what takes the place of the environment's own, and the rows of the table."""
 
@@ -71,7 +73,7 @@ _BEGINNING = """\
 
 What `make matrix` last found, by tests of integration on each Spark and TensorFlow in place of the environment's own,
 which all of `make test` runs on: the newest Spark of pip's and TensorFlow 2.21, with Java 17 and Python 3.11. YARN is
-`spark-submit jobs/train.py` in client and cluster mode on Hadoop 3.5.0, with the Hadoop client of that Spark.
+`spark-submit jobs/train.py` in client and cluster mode, on Hadoop 3.5.0 or the row's, with that Spark's Hadoop client.
 
 """
 _END = """
@@ -83,20 +85,34 @@ and leaves the others.
 
 def environment(packages: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment of tests on what is in a folder."""
+    python = {**given, "PYTHON": sys.executable}
+    if hadoop := hadoop_of(packages):
+        return {**python, "TESTED_HADOOP": hadoop}
     spark = packages / "pyspark"
     home = {"SPARK_HOME": str(spark)} if ROWS[packages.name].startswith("Spark ") else {}
-    return {**given, "PYTHONPATH": str(packages), "PYTHON": sys.executable, **home}
+    return {**python, "PYTHONPATH": str(packages), **home}
+
+
+def hadoop_of(packages: Path) -> str:
+    """Returns the Hadoop of a row which tells of one; "" for the others."""
+    return ROWS[packages.name].partition("Hadoop ")[2]
+
+
+def columns_of(packages: Path) -> list[str]:
+    """Returns the columns that a row shows: another Hadoop has a part in YARN's alone."""
+    return ["YARN"] if hadoop_of(packages) else list(SHOWN)
 
 
 def run(packages: Path) -> dict[str, str]:
     """Runs the tests of a row, those of YARN in a cluster's network; returns its cells."""
     report = TIMES / f"matrix-{packages.name}.xml"
     on_cluster = report.with_suffix(".cluster.xml")
-    files = [name for names in SHOWN.values() for name in names]
-    beside = [f"tests/{name}" for name in files if not name.startswith("cluster/")]
-    _call(packages, report, ["-m", "not more", *beside])
-    there = [f"tests/{name}" for name in files if name.startswith("cluster/")]
-    _call(packages, on_cluster, there, [str(REPO / "yarn/minihadoop.sh"), "as-root", "--"])
+    files = [f"tests/{name}" for column in columns_of(packages) for name in SHOWN[column]]
+    there = [name for name in files if name.startswith("tests/cluster/")]
+    if here := [name for name in files if name not in there]:
+        _call(packages, report, ["-m", "not more", *here])
+    chosen = ["--hadoop", hadoop] if (hadoop := hadoop_of(packages)) else []
+    _call(packages, on_cluster, there, [str(REPO / "yarn/minihadoop.sh"), "as-root", *chosen, "--"])
     return cells(report, on_cluster)
 
 
@@ -158,10 +174,12 @@ def main(arguments: Sequence[str]) -> int:
     if args.short is not None:
         (packages,) = chosen
         return _call(packages, args.short, [f"tests/{test}" for test in SHORT])
-    found = {ROWS[packages.name]: run(packages) for packages in chosen}
-    PAGE.write_text(page_of(rows_of(PAGE.read_text(encoding="utf-8")) | found), encoding="utf-8")
-    print(*table(found), sep="\n")
-    return int(any("passed" not in cell for row in found.values() for cell in row.values()))
+    found = {packages: run(packages) for packages in chosen}
+    named = {ROWS[packages.name]: row for packages, row in found.items()}
+    PAGE.write_text(page_of(rows_of(PAGE.read_text(encoding="utf-8")) | named), encoding="utf-8")
+    print(*table(named), sep="\n")
+    wanted = (found[packages][column] for packages in chosen for column in columns_of(packages))
+    return int(any(not cell.endswith(" passed") for cell in wanted))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import pytest
 from minihadoop import ClusterConfig, MiniHadoop, down, lifecycle, up
 
 PREFIX = "test-"
+VERSION = "TESTED_HADOOP"
+"""Variable of `make matrix` with the version of Hadoop; without it, the newest."""
 
 
 def needs_hdfs_alone(item: pytest.Item) -> bool:
@@ -29,7 +31,8 @@ def _no_leftovers() -> None:
 @pytest.fixture(scope="session")
 def shared_cluster(request: pytest.FixtureRequest) -> Iterator[MiniHadoop]:
     """Without YARN for tests of HDFS alone, as `make cluster` runs them beside the others."""
-    config = ClusterConfig(f"{PREFIX}{os.getpid()}", yarn=not all(map(needs_hdfs_alone, request.session.items)))
+    hdfs_alone = all(map(needs_hdfs_alone, request.session.items))
+    config = ClusterConfig(f"{PREFIX}{os.getpid()}", yarn=not hdfs_alone, hadoop=os.environ.get(VERSION, ""))
     try:
         yield up(config, print)
     finally:

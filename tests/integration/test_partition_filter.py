@@ -33,7 +33,7 @@ ROWS: list[tuple[PartitionValue, ...]] = [
         ("day >= '2026-11-02'", [1, 3]),
         ("day between date'2026-11-01' and date_add(date'2026-11-01', 1)", [0, 1]),
         # Two literals beside one another were joined, before a doubled quote stood for one.
-        ("region in ('de', 'it''s')", meant([0, 3], before_4=[0])),
+        ("region in ('de', 'it''s')", meant_since_4_1([0, 3], before=[0])),
         (r"region in ('de', 'it\'s')", [0, 3]),
         ("DAY = '2026-11-01' OR hour > 2", [0, 3]),
         ("region is null", [2]),

@@ -44,6 +44,8 @@ def test_another_spark_comes_before_the_environments_own(tmp_path: Path) -> None
     found = environment(tmp_path / "tensorflow-2.20.0", given)
     assert found["PYTHONPATH"] == str(tmp_path / "tensorflow-2.20.0")
     assert "SPARK_HOME" not in found
+    found = environment(tmp_path / "hadoop-3.3.6", given)
+    assert (found["TESTED_HADOOP"], found["PYTHONPATH"]) == ("3.3.6", "there")
 
 
 def test_all_that_is_to_be_run_is_there() -> None:

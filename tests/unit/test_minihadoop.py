@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from minihadoop import ClusterConfig, RefusedError, State
+from minihadoop.config import HADOOPS
 from minihadoop.daemons import daemons_of, find_daemon
 from minihadoop.hadoop_conf import write_conf
+from minihadoop.jars import distribution
 from minihadoop.layout import ClusterFolder
 from minihadoop.processes import Process, owned, read_record
 from sparktf.hadoop import HadoopConf, NameNode
@@ -32,6 +34,14 @@ def test_a_name_that_is_no_label_of_a_domain_is_refused(name: str) -> None:
 def test_a_configuration_survives_its_file() -> None:
     config = ClusterConfig("mine", hosts=2, settings=(("dfs.blocksize", "1"), ("a", "b")), user_namespace=True)
     assert ClusterConfig.from_json(config.to_json()) == config
+
+
+def test_another_hadoop_has_a_folder_of_its_own_and_an_unknown_one_is_refused() -> None:
+    assert {distribution().path, *(distribution(version).path for version in HADOOPS)} == {
+        distribution(version).path for version in HADOOPS
+    }
+    with pytest.raises(RefusedError, match=r"^hadoop 2\.7\.0: 3\.3\.6, 3\.4\.2, 3\.5\.0$"):
+        ClusterConfig(hadoop="2.7.0")
 
 
 def test_hosts_have_names_and_addresses_of_their_own() -> None:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from minihadoop import lifecycle
 from minihadoop.cluster import MiniHadoop
-from minihadoop.config import EDGE, ClusterConfig
+from minihadoop.config import EDGE, HADOOPS, ClusterConfig
 from minihadoop.daemons import DATANODE, NAMENODE, NODEMANAGER, RESOURCEMANAGER, TOOLS, Daemon, Kind
 from minihadoop.environment import PROGRAM
 from minihadoop.errors import MiniHadoopError, RefusedError
@@ -51,12 +51,10 @@ def _up(arguments: argparse.Namespace) -> int:
 
 def _asked_for(arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns the fields of the configuration that the command line names."""
-    asked = {
-        key: getattr(arguments, key) for key in ("hosts", "block_mib", "replication", "host_memory_mib", "namenodes")
-    }
+    plain = ("hosts", "block_mib", "replication", "host_memory_mib", "host_vcores", "namenodes", "hadoop")
+    asked = {key: getattr(arguments, key) for key in plain}
     asked |= {
         "secure": arguments.secure or None,
-        "host_vcores": arguments.host_vcores,
         "user_namespace": arguments.user_namespace or None,
         "https": arguments.https or None,
     }
@@ -105,7 +103,7 @@ def _tool(arguments: argparse.Namespace) -> int:
 
 def _as_root(arguments: argparse.Namespace) -> int:
     check_tools()
-    resolve(_say)  # the command may have no network to download it from
+    resolve(_say, arguments.hadoop or "")  # the command may have no network to download it from
     return _become(as_root(_command(arguments)), dict(os.environ))
 
 
@@ -191,6 +189,7 @@ def _parser() -> argparse.ArgumentParser:
     tool.add_argument("arguments", nargs=argparse.REMAINDER)
     tool.set_defaults(run=_tool)
     root = commands.add_parser("as-root", help="run a command that may build clusters, whoever you are")
+    root.add_argument("--hadoop", choices=HADOOPS, help="version of Hadoop of the clusters that it builds")
     root.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     root.set_defaults(run=_as_root)
     return parser
@@ -213,6 +212,7 @@ def _add_up(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", metavar="KEY=VALUE", help="a Hadoop property over those of minihadoop"
     )
     parser.add_argument("--secure", action="store_true", help="Kerberos, users alice and bob, privacy on the wire")
+    parser.add_argument("--hadoop", choices=HADOOPS, help=f"version of Hadoop; default: {HADOOPS[-1]}")
     parser.add_argument(
         "--https", action="store_true", help="YARN and HDFS speak HTTPS; clients are told of nothing else"
     )

@@ -152,7 +152,7 @@ class MiniHadoop:
             raise RefusedError(f"no tool {tool!r}: {', '.join(TOOLS)}")
         # `yarn application` hands its own name on; without it, some options are not known.
         named = [tool, *arguments] if tool == "application" else arguments
-        return java_command(java_home(), distribution(), self.conf_dir(host), TOOLS[tool], named)
+        return java_command(java_home(), distribution(self.config.hadoop), self.conf_dir(host), TOOLS[tool], named)
 
     def aggregated_logs(self, application_id: str) -> str:
         """Returns the logs of all containers of an application that has ended, when its hosts have stored them in HDFS.
@@ -212,7 +212,7 @@ class MiniHadoop:
         else:
             command = java_command(
                 java_home(),
-                distribution(),
+                distribution(self.config.hadoop),
                 conf_dir,
                 daemon.kind.main_class,
                 heap_mib=daemon.kind.heap_mib,

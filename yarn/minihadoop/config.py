@@ -17,6 +17,8 @@ SERVICE = "lake"
 # The cluster's network is its own: only its size limits the addresses.
 MAX_HOSTS = 200
 MIB = 1 << 20
+HADOOPS = ("3.3.6", "3.4.2", "3.5.0")
+"""Versions of Hadoop that the daemons can be, as platforms have them."""
 
 # Interfaces and folders carry it, and it is a label of the hosts' domain names.
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}(?<!-)")
@@ -59,6 +61,7 @@ class ClusterConfig:
         https: Whether YARN speaks HTTPS in place of HTTP, and HDFS both, of which its clients are told HTTPS alone.
         namenodes: With 2, another NameNode on `master2` stands by, both are the name service `SERVICE`, and
             ResourceManager and NodeManagers recover their state when they are started again.
+        hadoop: Version of Hadoop, one of `HADOOPS`; "": the newest of them, which pom.xml names.
 
     Raises:
         RefusedError: A value makes no cluster.
@@ -76,6 +79,7 @@ class ClusterConfig:
     secure: bool = False
     https: bool = False
     namenodes: int = 1
+    hadoop: str = ""
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -83,6 +87,8 @@ class ClusterConfig:
             raise RefusedError(f"hosts {self.hosts}: from 1 to {MAX_HOSTS}")
         if not 1 <= self.replication <= self.hosts:
             raise RefusedError(f"replication {self.replication}: from 1 to the number of hosts, {self.hosts}")
+        if self.hadoop and self.hadoop not in HADOOPS:
+            raise RefusedError(f"hadoop {self.hadoop}: {', '.join(HADOOPS)}")
         if self.namenodes not in (1, 2):
             raise RefusedError(f"namenodes {self.namenodes}: 1, or 2 of which one stands by")
         if self.secure and self.namenodes > 1:

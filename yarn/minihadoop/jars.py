@@ -43,26 +43,29 @@ class Distribution:
 
 
 def hadoop_version() -> str:
-    """Returns the version that the pom names."""
+    """Returns the version that the pom names: the one of clusters that are asked for no other."""
     found = ET.parse(POM).getroot().findtext("{*}properties/{*}hadoop.version")
     if not found:
         raise CommandError(f"{POM} has no property hadoop.version")
     return found
 
 
-def distribution() -> Distribution:
-    """Returns the cached distribution, which need not be there yet."""
-    return Distribution(cache_root() / f"hadoop-{hadoop_version()}")
+def distribution(version: str = "") -> Distribution:
+    """Returns the cached distribution of a version (default: the pom's), which need not be there yet."""
+    return Distribution(cache_root() / f"hadoop-{version or hadoop_version()}")
 
 
-def resolve(report: Callable[[str], None]) -> Distribution:
+def resolve(report: Callable[[str], None], version: str = "") -> Distribution:
     """Returns the distribution, downloaded if the cache does not hold it whole.
+
+    Args:
+        version: Default: the pom's.
 
     Raises:
         RefusedError: The tool for the download is missing.
         CommandError: Maven failed.
     """
-    wanted = distribution()
+    wanted = distribution(version)
     if wanted.is_complete():
         return wanted
     wanted.path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,31 +73,32 @@ def resolve(report: Callable[[str], None]) -> Distribution:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if not wanted.is_complete():
-            _download(wanted, report)
+            _download(wanted, version or hadoop_version(), report)
     finally:
         os.close(descriptor)
     return wanted
 
 
-def _download(wanted: Distribution, report: Callable[[str], None]) -> None:
+def _download(wanted: Distribution, version: str, report: Callable[[str], None]) -> None:
     """Fills a folder aside, then moves it into place; deletes what an interrupted download left there."""
     if not shutil.which("mvn"):
         raise RefusedError(
             f"Maven is needed to download Hadoop and there is no mvn on the PATH: install it "
             f"(Debian, Ubuntu: apt-get install maven), or copy {wanted.path} from a machine that has it"
         )
-    report(f"downloading Hadoop {hadoop_version()} with Maven into {wanted.path} (once, about 100 MB)")
+    report(f"downloading Hadoop {version} with Maven into {wanted.path} (once, about 100 MB)")
     aside = Distribution(wanted.path.with_name(f"{wanted.path.name}.partial"))
     for old in (aside.path, wanted.path):
         shutil.rmtree(old, ignore_errors=True)
-    _run_maven(aside.lib)
+    _run_maven(aside.lib, version)
     _unpack_webapps(aside)
     aside.mark.write_bytes(POM.read_bytes())
     aside.path.rename(wanted.path)
 
 
-def _run_maven(lib: Path) -> None:
-    command = ["mvn", "-B", "-ntp", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={lib}"]
+def _run_maven(lib: Path, version: str) -> None:
+    settings = (f"-Dhadoop.version={version}", f"-DoutputDirectory={lib}")
+    command = ["mvn", "-B", "-ntp", "-f", str(POM), *settings, "dependency:copy-dependencies"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     if done.returncode != 0:
         last = "\n".join(done.stdout.splitlines()[-_LAST_LINES:])

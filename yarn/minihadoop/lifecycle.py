@@ -48,7 +48,7 @@ def up(config: ClusterConfig, report: Report) -> MiniHadoop:
     check_tools()
     check_java()
     options = edge_options(config.user_namespace)
-    jars = resolve(report)
+    jars = resolve(report, config.hadoop)
     if config.secure:
         check_curl()
         resolve_krb5(report)
@@ -120,7 +120,7 @@ def _start(
     config: ClusterConfig, folder: ClusterFolder, jars: Distribution, options: list[str], report: Report
 ) -> MiniHadoop:
     began = time.monotonic()
-    report(f"starting Hadoop {hadoop_version()}, cluster {config.name}: {config.hosts} hosts")
+    report(f"starting Hadoop {config.hadoop or hadoop_version()}, cluster {config.name}: {config.hosts} hosts")
     folder.create(config)
     if config.https:
         create_certificates(config, folder)
