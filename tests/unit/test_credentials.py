@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import socket
 import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
+from hdfs import HdfsError
 
 from sparktf.driver.gang.site import Handler
 from sparktf.driver.spark.driver_tokens import DriverTokens, are_stale, handing_out, newest, no_token
@@ -27,7 +33,7 @@ from sparktf.storage.credentials import (
     token_for,
     write_token_file,
 )
-from sparktf.storage.hdfs.webhdfs_client import new_session
+from sparktf.storage.hdfs.webhdfs_client import SignedClient, new_session
 from sparktf.storage.tokens import HDFS_KIND, Token, TokenFormatError, edition_of, parse_tokens, token_file
 from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
 
@@ -198,10 +204,8 @@ def test_a_token_in_the_address_of_a_request_is_neither_in_its_error_nor_in_a_lo
     session = new_session(None)
     with pytest.raises(requests.ConnectionError) as raised:
         session.put(f"http://127.0.0.1:{port}/webhdfs/v1/lake?op=CREATE&delegation={OF_HDFS}&overwrite=false")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as web:
-        threading.Thread(target=web.serve_forever).start()
-        session.get(f"http://127.0.0.1:{web.server_port}/webhdfs/v1/lake?op=OPEN&delegation={OF_HDFS}")
-        web.shutdown()
+    with serving(Answering) as port:
+        session.get(f"http://127.0.0.1:{port}/webhdfs/v1/lake?op=OPEN&delegation={OF_HDFS}")
     said = "".join(traceback.format_exception(raised.value))
     assert "/webhdfs/v1/lake?op=CREATE" in said
     assert "/webhdfs/v1/lake?op=OPEN" in caplog.text
@@ -209,15 +213,67 @@ def test_a_token_in_the_address_of_a_request_is_neither_in_its_error_nor_in_a_lo
     assert OF_HDFS[:8] not in repr(raised.value)
 
 
+def test_a_request_whose_token_is_refused_is_made_once_more_with_the_one_that_has_come(tmp_path: Path) -> None:
+    place = tmp_path / "tokens"
+    old, new = token("127.0.0.1:8020", b"old"), token("127.0.0.1:8020", b"new")
+
+    class NameNode(Answering):
+        """Takes the new token alone; the file gets it while the request with the old one is on its way."""
+
+        taken: str | None = new.url_string()
+        asked: ClassVar[list[str]] = []
+
+        def do_GET(self) -> None:
+            [signed] = parse_qs(urlsplit(self.path).query)["delegation"]
+            self.asked.append(signed)
+            write_token_file(place, token_file([new]))
+            if signed == self.taken:
+                self.answer(200, {"FileStatus": {"length": 3}})
+            else:
+                self.answer(403, {"RemoteException": {"exception": "InvalidToken", "message": "token is expired"}})
+
+    write_token_file(place, token_file([old]))
+    with serving(NameNode) as port:
+        client = SignedClient(
+            f"http://127.0.0.1:{port}", new_session(None), FileCredentials([place]), "127.0.0.1:8020", (9.0, 9.0)
+        )
+        assert client.status("/lake")["length"] == 3
+        assert NameNode.asked == [old.url_string(), new.url_string()]
+        NameNode.taken = None
+        with pytest.raises(HdfsError, match="token is expired"):
+            client.status("/lake")
+        assert NameNode.asked[2:] == [new.url_string()] * 2
+
+
 class Answering(BaseHTTPRequestHandler):
     """Answers each request with nothing."""
 
     def do_GET(self) -> None:
-        self.send_response(204)
+        self.answer(200, {})
+
+    def answer(self, code: int, said: dict[str, Any]) -> None:
+        content = json.dumps(said).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
+        self.wfile.write(content)
 
     def log_message(self, *of: object) -> None:
         del of
+
+
+@contextmanager
+def serving(answering: type[Answering]) -> Iterator[int]:
+    """Serves on a port, which is yielded."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), answering) as web:
+        thread = threading.Thread(target=web.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield web.server_port
+        finally:
+            web.shutdown()
+            thread.join()
 
 
 def test_of_tokens_the_newest_are_taken_and_stale_ones_are_asked_for_anew() -> None:
