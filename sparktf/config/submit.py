@@ -9,6 +9,8 @@ from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from sparktf.config.section import Section
 
+PRINCIPAL, KEYTAB = "spark.kerberos.principal", "spark.kerberos.keytab"
+
 _MASTER = re.compile(
     r"yarn|local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|(spark|k8s)://.+"
 )
@@ -40,6 +42,14 @@ class SubmitConfig(Section):
     max_app_attempts: PositiveInt = Field(
         default=2, description="ApplicationMasters that YARN may start in cluster mode: a lost driver is replaced."
     )
+    principal: str | None = Field(
+        default=None, min_length=1, description="Kerberos' principal of `keytab`, as in `spark.kerberos.principal`."
+    )
+    keytab: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Local file of the principal's keys, with which Spark gets new tokens however long the run lasts.",
+    )
     conf: dict[str, str] = Field(
         default={},
         description="Any further setting of Spark's; it wins over those that follow from the other keys. What "
@@ -58,6 +68,19 @@ class SubmitConfig(Section):
         if not _MASTER.fullmatch(master):
             raise ValueError(f"{master!r} is no master of Spark's: write yarn, local[4] or spark://host:7077")
         return master
+
+    @model_validator(mode="after")
+    def _keytab_is_somebodys(self) -> Self:
+        if (self.principal is None) != (self.keytab is None):
+            given, lacking = ("keytab", "principal") if self.principal is None else ("principal", "keytab")
+            raise ValueError(f"{given} needs {lacking}: give both, or neither to use your ticket")
+        return self
+
+    @property
+    def login(self) -> dict[str, str]:
+        """Spark's settings for a login with a keytab; empty without one. `conf` wins."""
+        found = {PRINCIPAL: self.principal, KEYTAB: self.keytab}
+        return {key: named for key, value in found.items() if (named := self.conf.get(key, value))}
 
     @model_validator(mode="after")
     def _mode_fits_master(self) -> Self:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
+from sparktf.config.submit import KEYTAB
 from sparktf.console.plain_console import PlainConsole
 from sparktf.doctor import hadoop_cluster, this_machine
 from sparktf.doctor.diagnosis import Diagnoses, Diagnosis, Mark, failed_look, fine, note, stop, verdict_on
@@ -22,6 +23,7 @@ from sparktf.errors import ConfigError
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.environment import hadoop_conf_dir
+from sparktf.submit.preflight import check_keytab
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
 from sparktf.submit.yarn import ResourceManagerApi, queue_of
 from sparktf.told import count_in_words, told
@@ -128,9 +130,11 @@ def _queue(name: str, managers: ResourceManagers) -> Diagnosis:
 def _kerberos(config: JobConfig | None, hadoop: HadoopConf) -> Diagnosis:
     wanted = hadoop_cluster.is_secured(hadoop.properties)
     ticket = hadoop_cluster.look_at_ticket() if wanted else None
-    keytab = config is not None and "spark.kerberos.keytab" in config.submit.conf
+    keytab = config is not None and config.submit.login.get(KEYTAB)
+    if wanted and keytab:
+        check_keytab(keytab)
     now = dt.datetime.now()  # local, as klist tells it
-    return hadoop_cluster.judge_ticket(ticket, now, wanted=wanted, keytab=keytab)
+    return hadoop_cluster.judge_ticket(ticket, now, wanted=wanted, keytab=bool(keytab))
 
 
 def _clocks(hadoop: HadoopConf, managers: ResourceManagers | None) -> Diagnosis:

@@ -107,6 +107,7 @@ def _settings(config: JobConfig, programs: Programs, *, trains: bool) -> dict[st
     }
     if trains and config.cluster.outlives_losses:
         settings["spark.task.maxFailures"] = str(LOSSES)
+    settings |= submit.login
     if submit.deploy_mode == "client":
         settings["spark.pyspark.driver.python"] = programs.driver_python
     return settings | master.settings(config, trains=trains)

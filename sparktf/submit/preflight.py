@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparktf.config.job import JobConfig
+from sparktf.config.submit import KEYTAB
 from sparktf.driver.spark.differences import check_spark, first_java
 from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import PreflightError
@@ -30,14 +31,29 @@ def check_programs(config: JobConfig, programs: Programs) -> None:
     """Refuses a machine that cannot start the driver, or the executors that run on it.
 
     Raises:
-        PreflightError: names the missing program, and the setting that should name it.
+        PreflightError: names the missing program or keytab, and the setting that should name it.
     """
+    check_keytab(config.submit.login.get(KEYTAB))
     check_spark(programs.spark_home)
     check_java(programs)
     if config.submit.deploy_mode == "client":
         check_python(programs.driver_python, "PYSPARK_DRIVER_PYTHON")
     if master_to_submit_to(config).one_machine:
         check_python(config.submit.conf.get("spark.pyspark.python", programs.python), "PYSPARK_PYTHON")
+
+
+def check_keytab(keytab: str | None) -> None:
+    """Refuses a keytab that this process cannot read; None is none. Raises `PreflightError`."""
+    if keytab is None:
+        return
+    try:
+        with Path(keytab).open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        raise PreflightError(
+            f"submit.keytab: {keytab} cannot be read: {error.strerror}: name a file of this machine that its user "
+            "may read, or leave submit.principal and submit.keytab out to use your ticket"
+        ) from error
 
 
 def check_java(programs: Programs) -> None:

@@ -33,9 +33,8 @@ def by_keytab(secured: MiniHadoop, folder: Path, lake: str, **sections: Mapping[
     """Returns a short run of alice's, whose tokens come by her keytab."""
     found = digits_config(folder, lake, **sections)
     keytab = secured.folder.keytab("alice")
-    of_kerberos = {"spark.kerberos.principal": "alice@MINIHADOOP.TEST", "spark.kerberos.keytab": str(keytab)}
     found["output"]["path"] = RUNS
-    found["submit"]["conf"] = {**SMALL_CONF, **of_kerberos}
+    found["submit"] |= {"principal": "alice@MINIHADOOP.TEST", "keytab": str(keytab), "conf": SMALL_CONF}
     return found
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from sparktf.config.load import parse_config
+from sparktf.errors import ConfigError, PreflightError
 from sparktf.submit.environment import Programs, spark_environment
 from sparktf.submit.line import ScoringJob, Shipment, show_line, submit_line
+from sparktf.submit.preflight import check_programs
 from sparktf.submit.shipment import stage
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -92,6 +94,27 @@ def test_a_setting_of_the_users_own_wins_and_stands_once() -> None:
     config = parse_config(CONFIG, ["submit.conf.spark.executor.instances=7"])
     line = submit_line(config, SHIPMENT, None, PROGRAMS)
     assert [part for part in line if part.startswith("spark.executor.instances=")] == ["spark.executor.instances=7"]
+
+
+def test_a_keytab_is_handed_to_spark_and_a_setting_of_the_users_own_wins() -> None:
+    given = ("submit.principal=etl@LAKE", "submit.keytab=/keys/etl.keytab")
+    for more, keytab in (((), "/keys/etl.keytab"), (("submit.conf.spark.kerberos.keytab=/keys/b",), "/keys/b")):
+        line = submit_line(parse_config(CONFIG, (*given, *more)), SHIPMENT, None, PROGRAMS)
+        login = [part for part in line if part.startswith("spark.kerberos.")]
+        assert login == ["spark.kerberos.principal=etl@LAKE", f"spark.kerberos.keytab={keytab}"]
+
+
+@pytest.mark.parametrize(("given", "lacking"), [("principal", "keytab"), ("keytab", "principal")])
+def test_a_keytab_without_its_principal_is_refused(given: str, lacking: str) -> None:
+    with pytest.raises(ConfigError, match=f"{given} needs {lacking}"):
+        parse_config(CONFIG, [f"submit.{given}=etl"])
+
+
+def test_a_keytab_that_cannot_be_read_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    keytab = tmp_path / "etl.keytab"
+    config = parse_config(CONFIG, ["submit.principal=etl@LAKE", f"submit.keytab={keytab}"])
+    with pytest.raises(PreflightError, match=r"submit\.keytab: .*etl\.keytab cannot be read: No such file"):
+        check_programs(config, PROGRAMS)
 
 
 def test_secrets_reach_spark_in_a_file_of_the_owners_own(tmp_path: Path) -> None:
