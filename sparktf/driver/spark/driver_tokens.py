@@ -71,8 +71,8 @@ def no_token(error: Exception) -> PreflightError:
     said = str(error)
     why = next((words for sign, words in _REASONS if sign in said), line_of_error(error))
     return PreflightError(
-        f"Kerberos: HDFS gives no token: {why}: get a ticket with kinit (klist shows it), or give --principal and "
-        "--keytab to spark-submit"
+        f"Kerberos: HDFS gives no token: {why}: get a ticket with kinit (klist shows it), or give a principal and its "
+        "keytab (submit.principal, submit.keytab; spark-submit --principal, --keytab)"
     )
 
 
