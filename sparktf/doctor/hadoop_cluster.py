@@ -108,6 +108,19 @@ def look_at_yarn(config: JobConfig | None, managers: ResourceManagers) -> Diagno
     return judge_yarn(config, managers, api.nodes(), api.queues())
 
 
+def most_containers(hosts_mib: Sequence[int], size_mib: int, others_mib: Sequence[int]) -> int:
+    """Returns how many containers of one size find room on hosts that have one of each other size, too."""
+    if not others_mib:
+        return sum(host // size_mib for host in hosts_mib)
+    other, *rest = others_mib
+    without = [
+        [host - other if i == place else host for i, host in enumerate(hosts_mib)]
+        for place, free in enumerate(hosts_mib)
+        if free >= other
+    ]
+    return max((most_containers(left, size_mib, rest) for left in without), default=0)
+
+
 def judge_yarn(
     config: JobConfig | None, managers: ResourceManagers, hosts: Sequence[YarnHost] | None, queues: Queues | None
 ) -> Diagnosis:
@@ -134,9 +147,15 @@ def judge_yarn(
     sizes = ", ".join(f"{one.what} {one.allocated_mib(managers.step_mib):,} MiB" for one in asked)
     needed = sum(one.allocated_mib(managers.step_mib) for one in asked[1:])
     needed += config.cluster.nodes * asked[0].allocated_mib(managers.step_mib)
+    mend = f"lower {config.cluster.sizes} or {asked[0].settings}"
     if needed > memory:
-        mend = f"lower {config.cluster.sizes} or {asked[0].settings}"
         return stop("YARN", f"{told}; {config.cluster.nodes} nodes need {needed:,} MiB ({sizes}): {mend}")
+    first, *others = [one.allocated_mib(managers.step_mib) for one in asked]
+    room = most_containers([host.memory_mib for host in hosts], first, others)
+    if room < config.cluster.nodes:
+        return stop(
+            "YARN", f"{told}, but its hosts have room for {room} of {config.cluster.nodes} nodes ({sizes}): {mend}"
+        )
     return fine("YARN", f"{told}; {config.cluster.nodes} nodes need {needed:,} MiB ({sizes})")
 
 

@@ -302,3 +302,17 @@ def test_a_control_port_that_is_taken_is_named() -> None:
         text = CONFIG.replace("{{date}}", "d") + f"cluster: {{control_port: {port}}}\nsubmit: {{deploy_mode: client}}\n"
         with pytest.raises(PreflightError, match=rf"cluster.control_port: {port} is taken on .*: name another one"):
             this_machine.look_at_ports(parse_config(text))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "size", "others", "room"),
+    [
+        ((4096, 4096, 4096), 3200, (1920,), 2),  # one host has the driver, and no room for a node beside it
+        ((4096, 4096, 4096), 2048, (1920,), 5),
+        ((4096, 2048), 4096, (1920,), 1),
+        ((8192,), 2048, (), 4),
+        ((1024, 1024), 512, (1920,), 0),
+    ],
+)
+def test_a_node_wants_room_on_one_host(hosts: tuple[int, ...], size: int, others: tuple[int, ...], room: int) -> None:
+    assert hadoop_cluster.most_containers(hosts, size, others) == room
