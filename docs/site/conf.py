@@ -45,7 +45,7 @@ project, author, release = "sparktf", "The sparktf authors", __version__
 copyright = author
 
 root_doc = "README"
-include_patterns = ["README.md", "CHANGELOG.md", "docs/**/*.md", "docs/site/*.rst"]
+include_patterns = ["README.md", "CHANGELOG.md", "docs/*.md", "docs/**/*.md", "docs/site/*.rst"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 4
 myst_fence_as_directive = ["mermaid"]
@@ -74,6 +74,7 @@ def as_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
         return
     parts = [(title, pages_of(folder)) for title, folder in PARTS.items()]
     parts[0][1].append("docs/site/reference")
+    parts[2][1].append("docs/versions")
     parts[-1][1].append("CHANGELOG")
     trees = [f"```{{toctree}}\n:hidden:\n:caption: {title}\n\n" + "\n".join(pages) + "\n```" for title, pages in parts]
     source[0] = "\n\n".join([source[0], *trees]) + "\n"
