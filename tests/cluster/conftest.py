@@ -44,7 +44,9 @@ def secured() -> Iterator[MiniHadoop]:
     """A cluster with Kerberos, whose tokens have to be renewed after 20 s and end after 60."""
     life = {"renew-interval": "20000", "max-lifetime": "60000"}
     settings = tuple((f"dfs.namenode.delegation.token.{name}", value) for name, value in life.items())
-    config = ClusterConfig(f"{PREFIX}{os.getpid()}-secure", hosts=2, secure=True, settings=settings)
+    config = ClusterConfig(
+        f"{PREFIX}{os.getpid()}-secure", hosts=2, host_memory_mib=8192, secure=True, settings=settings
+    )
     try:
         yield up(config, print)
     finally:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from cluster.containers import containers_of
 from cluster.submission import REPO, SMALL_CONF, SPARKTF, Submission, digits_config, plain_line, put_digits
@@ -20,6 +22,9 @@ pytestmark = pytest.mark.timeout(500)
 RUNS = "/user/alice/runs"
 TOKENS = 5
 """A run is to outlive as many: Spark gets one each 15 s."""
+
+ROWS = 1797
+"""Of the digits."""
 
 
 @pytest.fixture(scope="module")
@@ -104,3 +109,26 @@ def test_without_yarn_a_driver_renews_its_tokens_by_the_ticket_of_its_user(
     assert len(result.attempts) == 1
     assert result.rows[0].trained == result.rows[0].fed > 0
     assert tokens_given(secured) - before > 1
+
+
+def test_an_asynchronous_run_in_cluster_mode_is_scored_with(secured: MiniHadoop, lake: str, tmp_path: Path) -> None:
+    """Scoring has no agents: its executors have the tokens that YARN gave them."""
+    nodes = {"strategy": "parameter_server", "workers": 1, "ps": 1}
+    scores = "/user/alice/scores"
+    predict = {"source": {"path": lake}, "output": {"path": scores}, "columns": {"label": "digit"}, "keep": ["label"]}
+    config = by_keytab(secured, tmp_path, lake, params={"learning_rate": 0.2}, cluster=nodes, predict=predict)
+    config["model"] = "models.digits_async:train"
+    secured.login("alice")
+    alice = {"KRB5CCNAME": secured.environment(user="alice")["KRB5CCNAME"]}
+    with Submission(secured, tmp_path, config, "--run-id", "async", environment=alice) as submission:
+        assert submission.wait() == 0, submission.output()
+    result = result_of(secured, "async")
+    assert [(rows.trained, rows.complete) for rows in result.rows] == [(result.rows[0].planned, True)] * 2
+    options = ("--predict", "--date", "2026-11-20", "--model", "run:async")
+    with Submission(secured, tmp_path, config, *options, environment=alice) as submission:
+        assert submission.wait() == 0, submission.output()
+    day = f"{scores}/date=2026-11-20"
+    parts = [name for name in secured.hdfs.names(day, user="alice") if name.endswith(".parquet")]
+    found = [secured.hdfs.get(f"{day}/{part}", user="alice") for part in parts]
+    nrows = sum(pq.read_metadata(io.BytesIO(content)).num_rows for content in found)
+    assert nrows == ROWS
