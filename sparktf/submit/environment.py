@@ -14,6 +14,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.spark.masters import HERE
 from sparktf.errors import PreflightError
 from sparktf.process.verdict_file import VARIABLE
+from sparktf.storage.credentials import TOKEN_FILE, TOKENS
 
 # A JVM that lives for one submission: its second compiler would cost more than it saves.
 _SUBMITS_ONLY = ("-XX:TieredStopAtLevel=1",)
@@ -105,6 +106,9 @@ def spark_environment(
     # The line says which Python runs: PYSPARK_* of the shell would only confuse. In cluster mode Spark would put this
     # machine's PYTHONPATH before everything in the containers; a driver here needs it.
     dropped = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", *(("PYTHONPATH",) if in_cluster else ())}
+    # Tokens that hdfs-native was given in this process: spark-submit takes the ticket, and gets its own, which last.
+    if Path(os.environ.get(TOKEN_FILE, "")).name == TOKENS:
+        dropped.add(TOKEN_FILE)
     kept = {k: v for k, v in os.environ.items() if k not in dropped}
     if verdict is not None:
         kept[VARIABLE] = str(verdict)

@@ -157,3 +157,13 @@ def test_a_jvm_that_only_submits_starts_with_the_quick_compiler_and_the_users_ow
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=4")
     programs = Programs(Path("/spark"), "python", "python", None)
     assert spark_environment(programs, Path("log4j"), in_cluster=in_cluster)["SPARK_SUBMIT_OPTS"] == options
+
+
+@pytest.mark.parametrize(("file", "handed_on"), [("/tmp/x/sparktf-tokens", False), ("/tmp/x/mine", True)])
+def test_tokens_that_sparktf_has_asked_for_itself_are_not_those_of_spark_submit(
+    monkeypatch: pytest.MonkeyPatch, file: str, handed_on: bool
+) -> None:
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", file)
+    programs = Programs(Path("/spark"), "python", "python", None)
+    environment = spark_environment(programs, Path("log4j"), in_cluster=True)
+    assert ("HADOOP_TOKEN_FILE_LOCATION" in environment) == handed_on
