@@ -96,7 +96,7 @@ def test_without_yarn_a_driver_renews_its_tokens_by_the_ticket_of_its_user(
     secured: MiniHadoop, lake: str, tmp_path: Path
 ) -> None:
     """Spark gets tokens on YARN alone. The rows are fed by Spark, whose own Python workers read no HDFS."""
-    config = digits_config(tmp_path, lake, train={"epochs": 100_000, "max_seconds": 45, "reserve": 15})
+    config = digits_config(tmp_path, lake, train={"epochs": 100_000, "max_seconds": 60, "reserve": 15})
     config["data"]["mode"] = "spark"
     config["output"]["path"] = RUNS
     secured.login("alice")
