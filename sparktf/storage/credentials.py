@@ -10,8 +10,11 @@ from __future__ import annotations
 import getpass
 import os
 import secrets
+import shutil
 import socket
+import tempfile
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -137,6 +140,13 @@ def _token_places() -> Iterator[Path]:
         yield Path(local, TOKENS)
     if given := os.environ.get(TOKEN_FILE):
         yield Path(given)
+
+
+def own_token_path(owner: object) -> Path:
+    """Returns the path for a token file in a folder that is this process's alone, and goes with `owner`."""
+    folder = tempfile.mkdtemp(prefix="sparktf-tokens-")
+    weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder, TOKENS)
 
 
 def write_token_file(path: Path, content: bytes) -> None:

@@ -8,13 +8,9 @@ ticket.
 from __future__ import annotations
 
 import base64
-import shutil
-import tempfile
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -26,9 +22,9 @@ from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.storage.credentials import (
-    TOKENS,
     Credentials,
     credentials_here,
+    own_token_path,
     services_of,
     token_for,
     write_token_file,
@@ -135,9 +131,7 @@ class DriverTokens:
         self._now_s = now_s
         self._lock = threading.Lock()
         # Not in Spark's own temporary folder: the JVM deletes that at its end, and a run's last files come after it.
-        folder = tempfile.mkdtemp(prefix="sparktf-tokens-")
-        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._path = Path(folder, TOKENS)
+        self._path = own_token_path(self)
         self._user = short_user()
         self._looked_s = self._asked_s = float("-inf")
         self._own: tuple[Token, ...] = ()

@@ -6,19 +6,15 @@ Hadoop's own client asks for them, in a JVM that PySpark starts, once a path on 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
-import weakref
-from pathlib import Path
 
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.credentials import (
-    TOKENS,
     Credentials,
     FileCredentials,
     credentials_here,
     has_token_file,
+    own_token_path,
     write_token_file,
 )
 from sparktf.storage.file_systems import FileSystems
@@ -77,10 +73,9 @@ class TicketCredentials:
         with self._lock:
             if self._file is None:
                 content = self._asked()
-                folder = tempfile.mkdtemp(prefix="sparktf-tokens-")
-                weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-                write_token_file(Path(folder, TOKENS), content)
-                self._file = FileCredentials([Path(folder, TOKENS)])
+                path = own_token_path(self)
+                write_token_file(path, content)
+                self._file = FileCredentials([path])
             return self._file
 
     def _asked(self) -> bytes:
