@@ -238,7 +238,8 @@ class MiniHadoop:
         Raises:
             CommandError: It refuses.
         """
-        self.tool("haadmin", "-transitionToActive", "--forceactive", self.config.host(host).name)
+        name = self.config.host(host).name
+        self.tool("haadmin", "-transitionToActive", "--forceactive", name, user=SUPERUSER)
 
     def log_tail(self, kind: str, host: str | None = None, lines: int = _LOG_LINES) -> str:
         """Returns the path of a daemon's log and its last lines."""
