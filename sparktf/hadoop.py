@@ -26,6 +26,7 @@ HDFS_SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 VIEWFS = "viewfs"
 """The scheme of paths that a mount table leads to other file systems."""
 
+_PAIR = "dfs.ha.namenodes."
 _RPC_PORT, _HTTP_PORT, _HTTPS_PORT = 8020, 9870, 9871
 
 _UMASK = "fs.permissions.umask-mode"
@@ -129,19 +130,23 @@ class HadoopConf(Message):
             }
         )
 
+    @property
+    def name_services(self) -> tuple[str, ...]:
+        """The names of all name services."""
+        pairs = [key.removeprefix(_PAIR) for key in self.properties if key.startswith(_PAIR)]
+        return tuple(dict.fromkeys([*_names(self.properties.get("dfs.nameservices", "")), *pairs]))
+
     def is_name_service(self, authority: str) -> bool:
         """Whether it is the name of a name service, and no host."""
         properties = self.properties
-        return authority in _names(properties.get("dfs.nameservices", "")) or (
-            f"dfs.ha.namenodes.{authority}" in properties
-        )
+        return authority in _names(properties.get("dfs.nameservices", "")) or f"{_PAIR}{authority}" in properties
 
     def cluster_of(self, authority: str) -> str:
         """Returns one name for a cluster, whichever port, protocol or NameNode of it is named: its service, or host."""
         if self.is_name_service(authority):
             return authority
         host = authority.rpartition("@")[2].partition(":")[0].lower()
-        for service in _names(self.properties.get("dfs.nameservices", "")):
+        for service in self.name_services:
             with suppress(ConfigError):
                 if any(node.rpc.partition(":")[0].lower() == host for node in self.namenodes(service)):
                     return service
@@ -158,7 +163,7 @@ class HadoopConf(Message):
         """
         properties = self.properties
         if self.is_name_service(authority):
-            ids = _names(properties.get(f"dfs.ha.namenodes.{authority}", ""))
+            ids = _names(properties.get(f"{_PAIR}{authority}", ""))
             suffixes = [f".{authority}.{name}" for name in ids] or [f".{authority}"]
             return tuple(self._namenode(suffix, authority, scheme) for suffix in suffixes)
         rpc = authority if _port(authority) else f"{authority}:{_RPC_PORT}"

@@ -72,6 +72,27 @@ class SimpleCredentials:
         pass
 
 
+class KnownTokens:
+    """Tokens, and which of them is a cluster's: a name is resolved once, and not for each request that is signed.
+
+    Attributes:
+        tokens: All of them.
+    """
+
+    def __init__(self, tokens: Sequence[Token] = ()) -> None:
+        """Resolves nothing yet."""
+        self.tokens = tuple(tokens)
+        self._found: dict[str, Token] = {}
+
+    def url_string(self, authority: str) -> str | None:
+        """Returns the token for a cluster as WebHDFS takes it; None if there is none."""
+        found = self._found.get(authority) or token_for(authority, self.tokens)
+        if found is None:
+            return None
+        self._found[authority] = found
+        return found.url_string()
+
+
 class FileCredentials:
     """See `Credentials`: those of a file, read again when it changes; simple authentication while it has no token."""
 
@@ -84,31 +105,30 @@ class FileCredentials:
         self._places = places
         self._lock = threading.Lock()
         self._seen = ""
-        self._tokens: tuple[Token, ...] = ()
+        self._known = KnownTokens()
 
     def user(self) -> str:
         """Returns the first part of the principal that the tokens are of, else the process's user."""
         with suppress(TokenFormatError):
-            for token in self._read():
+            for token in self._read().tokens:
                 return short_name(token.owner())
         return process_user()
 
     def token(self, authority: str) -> str | None:
-        found = token_for(authority, self._read())
-        return None if found is None else found.url_string()
+        return self._read().url_string(authority)
 
     def edition(self) -> str:
         self._read()
         return self._seen
 
     def token_file(self) -> str:
-        return self.edition().partition("|")[0] if self._read() else ""
+        return self.edition().partition("|")[0] if self._read().tokens else ""
 
     def forget(self) -> None:
         with self._lock:
             self._seen = ""
 
-    def _read(self) -> tuple[Token, ...]:
+    def _read(self) -> KnownTokens:
         with self._lock:
             for place in self._places:
                 try:
@@ -116,12 +136,12 @@ class FileCredentials:
                     seen = f"{place}|{found.st_ino}|{found.st_mtime_ns}"
                     if seen != self._seen:
                         tokens = [token for token in parse_tokens(place.read_bytes()) if token.kind == HDFS_KIND]
-                        self._tokens, self._seen = tuple(tokens), seen
+                        self._known, self._seen = KnownTokens(tokens), seen
                 except (OSError, TokenFormatError):
                     continue
-                return self._tokens
-            self._tokens, self._seen = (), ""
-            return ()
+                return self._known
+            self._known, self._seen = KnownTokens(), ""
+            return self._known
 
 
 def credentials_here() -> Credentials:
@@ -172,13 +192,22 @@ def token_for(authority: str, tokens: Sequence[Token]) -> Token | None:
     Args:
         authority: "host:port", "host" or a name service, as in a path.
     """
-    for services in (services_of(authority), {f"ha-hdfs:{authority}"}):
-        for token in tokens:
-            if token.service in services:
-                return token
+    known = {token.service: token for token in reversed(tokens)}
+    # As it is spelled, before a name server is asked for other spellings.
+    for service in (authority, name_service_of(authority)):
+        if service in known:
+            return known[service]
+    services = services_of(authority)
+    for service in sorted(services & known.keys()):
+        return known[service]
     # A path may name the web server, whose port is another one: the NameNode of a host is one.
-    hosts = {service.rpartition(":")[0] or service for service in services_of(authority)}
+    hosts = {service.rpartition(":")[0] or service for service in services}
     return next((token for token in tokens if token.service.rpartition(":")[0] in hosts), None)
+
+
+def name_service_of(service: str) -> str:
+    """Returns how tokens spell a name service of several NameNodes."""
+    return f"ha-hdfs:{service}"
 
 
 def services_of(authority: str) -> set[str]:

@@ -238,7 +238,27 @@ class MiniHadoop:
         Raises:
             CommandError: It refuses.
         """
-        self.tool("haadmin", "-transitionToActive", "--forceactive", self.config.host(host).name)
+        name = self.config.host(host).name
+        self.tool("haadmin", "-transitionToActive", "--forceactive", name, user=SUPERUSER)
+
+    def fail_over(self, deadline_s: float = DEADLINE_S) -> str:
+        """Kills the active one of a pair of NameNodes, makes the other one active, and starts the first, to stand by.
+
+        Returns:
+            The host of the one that is active now. Whether the first has come back is not waited for.
+
+        Raises:
+            NotReadyError: The other one does not stand by, at the deadline.
+        """
+        hosts = [host.name for host in self.config.name_hosts]
+        gone = self.hdfs.active() or hosts[0]
+        other = next(host for host in hosts if host != gone)
+        stands_by = f"the NameNode of {other} stands by"
+        wait_for(stands_by, lambda: "" if self.hdfs.role(other) == "standby" else "it does not", deadline_s)
+        self.kill("namenode", gone)
+        self.make_active(other)
+        self.start("namenode", gone)
+        return other
 
     def log_tail(self, kind: str, host: str | None = None, lines: int = _LOG_LINES) -> str:
         """Returns the path of a daemon's log and its last lines."""

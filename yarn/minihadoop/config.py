@@ -91,8 +91,6 @@ class ClusterConfig:
             raise RefusedError(f"hadoop {self.hadoop}: {', '.join(HADOOPS)}")
         if self.namenodes not in (1, 2):
             raise RefusedError(f"namenodes {self.namenodes}: 1, or 2 of which one stands by")
-        if self.secure and self.namenodes > 1:
-            raise RefusedError("a secured cluster has one NameNode: leave out --namenodes 2 or --secure")
         for key in ("block_mib", "host_memory_mib", "host_vcores"):
             if getattr(self, key) < 1:
                 raise RefusedError(f"{key} {getattr(self, key)}: must be positive")

@@ -21,12 +21,15 @@ KDC_PORT = 88
 USERS = ("root", "alice", "bob")
 GROUPS = "hdfs=root;yarn=hadoop;root=root;alice=users;bob=users;HTTP=hadoop"
 _OF_MASTER = ("nn", "rm", "HTTP")
+_OF_NAMENODE = ("nn", "HTTP")
 _OF_WORKER = ("dn", "nm", "HTTP")
 
 
 def services(config: ClusterConfig, host: Host) -> tuple[str, ...]:
     """Returns the services that have a principal on a host."""
-    return _OF_MASTER if host == config.master else _OF_WORKER if host in config.workers else ()
+    if host == config.master:
+        return _OF_MASTER
+    return _OF_NAMENODE if host in config.name_hosts else _OF_WORKER if host in config.workers else ()
 
 
 def create_realm(config: ClusterConfig, folder: ClusterFolder, krb5: Krb5) -> None:
@@ -46,7 +49,7 @@ def create_realm(config: ClusterConfig, folder: ClusterFolder, krb5: Krb5) -> No
     create = [krb5.program("kdb5_util"), "create", "-r", REALM, "-s", "-W", "-P", secrets.token_hex(16)]
     _run(create, variables)
     lines = []
-    for host in (config.master, *config.workers):
+    for host in (*config.name_hosts, *config.workers):
         for service in services(config, host):
             name = f"{service}/{host.fqdn}"
             lines += [f"addprinc -randkey {name}", f"ktadd -k {folder.keytab(service, host.name)} {name}"]

@@ -23,10 +23,11 @@ from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.storage.credentials import (
     Credentials,
+    KnownTokens,
     credentials_here,
+    name_service_of,
     own_token_path,
     services_of,
-    token_for,
     write_token_file,
 )
 from sparktf.storage.tokens import Token, edition_of, parse_tokens, token_file
@@ -73,11 +74,20 @@ def no_token(error: Exception) -> PreflightError:
 
 
 def spelled(tokens: Sequence[Token], hadoop: HadoopConf) -> list[Token]:
-    """Returns tokens in all spellings of their services: hdfs-native looks for that of the path."""
+    """Returns tokens in all spellings of their services: hdfs-native looks for that of the path.
+
+    A path may name one NameNode of a name service, too, which takes the token of the service.
+    """
     default = hadoop.default_fs.partition("://")[2].strip("/")
     rpc = [value for key, value in hadoop.properties.items() if key.startswith("dfs.namenode.rpc-address")]
     found = {token.service: token for token in tokens}
+    for name in hadoop.name_services:
+        if own := found.get(name_service_of(name)):
+            for node in hadoop.namenodes(name):
+                found.setdefault(node.rpc, own.named(node.rpc))
     for authority in filter(None, (default, *rpc)):
+        if authority in found or hadoop.is_name_service(authority):
+            continue
         for service in services_of(authority):
             if service in found:
                 found.setdefault(authority, found[service].named(authority))
@@ -137,7 +147,7 @@ class DriverTokens:
         self._own: tuple[Token, ...] = ()
         self._life_s = int(hadoop.properties.get(_RENEW, _DAY_MS)) / 1000
         self._content = b""
-        self._tokens: tuple[Token, ...] = ()
+        self._known = KnownTokens()
         try:
             self._look()
         except Py4JError as error:
@@ -148,8 +158,7 @@ class DriverTokens:
 
     def token(self, authority: str) -> str | None:
         self._look_again()
-        found = token_for(authority, self._tokens)
-        return None if found is None else found.url_string()
+        return self._known.url_string(authority)
 
     def edition(self) -> str:
         self._look_again()
@@ -191,4 +200,4 @@ class DriverTokens:
             content = token_file(tokens)
             if found and content != self._content:
                 write_token_file(self._path, content)
-                self._content, self._tokens = content, tuple(tokens)
+                self._content, self._known = content, KnownTokens(tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.cookiejar
 import json
+import re
 import ssl
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ from sparktf.storage.credentials import Credentials
 from sparktf.told import log_of
 
 _POOL = 32
+_REFUSALS = (401, 403)
+_NOT_NOW = re.compile(rb"\b(?:Standby|Retriable)Exception\b")
 _ONCE = ("RENAME",)
 """Done twice they fail the second time: after a lost answer it is the caller who finds out, before another NameNode is
 asked."""
@@ -48,12 +51,12 @@ class SignedClient(hdfs.Client):  # type: ignore[misc]
         return hdfs_path
 
     def _request(self, method: str, url: str, **kwargs: Any) -> requests.Response:
-        response = self._signed(method, url, **kwargs)
+        response = _unwrapped(self._signed(method, url, **kwargs))
         if _refuses_token(response):
             # It may have been renewed just now.
             response.close()
             self._credentials.forget()
-            response = self._signed(method, url, **kwargs)
+            response = _unwrapped(self._signed(method, url, **kwargs))
         check_response(response, only_foreign=True)
         return response
 
@@ -74,8 +77,20 @@ class SignedClient(hdfs.Client):  # type: ignore[misc]
         return response
 
 
+def _unwrapped(response: requests.Response) -> requests.Response:
+    """Returns an answer with the exception by which HdfsCLI asks the next NameNode, if that is why it is refused.
+
+    A NameNode that stands by, or is about to take over, has no tokens to compare: it says so within a refusal.
+    """
+    found = _NOT_NOW.search(response.content) if response.status_code in _REFUSALS else None
+    if found:
+        said = {"exception": found.group().decode(), "message": f"{host_of(response.url)} stands by, or takes over"}
+        response._content = json.dumps({"RemoteException": said}).encode()
+    return response
+
+
 def _refuses_token(response: requests.Response) -> bool:
-    return response.status_code in (401, 403) and b"InvalidToken" in response.content
+    return response.status_code in _REFUSALS and b"InvalidToken" in response.content
 
 
 def check_response(response: requests.Response, *, only_foreign: bool = False) -> None:

@@ -1,0 +1,161 @@
+"""Delegation tokens of a name service: which path has which, and NameNodes that do not know them for the moment."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from sparktf.driver.spark.driver_tokens import spelled
+from sparktf.errors import StorageUnavailableError
+from sparktf.hadoop import HadoopConf
+from sparktf.storage.base import Timeouts
+from sparktf.storage.credentials import FileCredentials, token_for, write_token_file
+from sparktf.storage.hdfs.webhdfs import WebHdfs
+from sparktf.storage.tokens import HDFS_KIND, Token, token_file
+
+TWO_SERVICES = HadoopConf(
+    properties={
+        "fs.defaultFS": "hdfs://lake",
+        "dfs.nameservices": "lake, far, torn",
+        "dfs.ha.namenodes.lake": "a,b",
+        "dfs.namenode.rpc-address.lake.a": "nn1.test:8020",
+        "dfs.namenode.rpc-address.lake.b": "nn2.test:8020",
+        "dfs.ha.namenodes.far": "a,b",
+        "dfs.namenode.rpc-address.far.a": "nn1.test:8022",
+        "dfs.namenode.rpc-address.far.b": "nn3.test:8020",
+        "dfs.ha.namenodes.torn": "a",
+    }
+)
+"""Two pairs, of which a NameNode each runs on nn1, and one without addresses."""
+
+
+def token(service: str, password: bytes = b"p") -> Token:
+    return Token(service.encode(), password, HDFS_KIND, service)
+
+
+@pytest.fixture
+def no_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A machine whose name server knows nobody; returns what it was asked."""
+    asked: list[str] = []
+
+    def refused(host: str, *of: object, **more: object) -> None:
+        del of, more
+        asked.append(host)
+        raise OSError(host)
+
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    return asked
+
+
+def test_each_namenode_of_a_service_has_the_token_of_its_service_and_no_other(no_names: list[str]) -> None:
+    lake, far = token("ha-hdfs:lake"), token("ha-hdfs:far")
+    found = spelled([lake, far], TWO_SERVICES)
+    for service, authorities in ((lake, ["lake", "nn1.test:8020", "nn2.test:8020"]), (far, ["far", "nn1.test:8022"])):
+        for authority in authorities:
+            signed = token_for(authority, found)
+            assert signed is not None
+            assert signed.identifier == service.identifier
+    # hdfs-native looks for exactly these.
+    assert {"ha-hdfs:lake", "ha-hdfs:far", "nn1.test:8020", "nn2.test:8020"} <= {token.service for token in found}
+    assert no_names == [], "they are spelled as they are asked for"
+    assert token_for("nn2.test:9870", found) is not None, "the web server of one of them"
+    assert token_for("torn", found) is None
+
+
+def test_a_service_without_a_token_has_none_of_the_others(no_names: list[str]) -> None:
+    found = spelled([token("ha-hdfs:lake")], TWO_SERVICES)
+    assert [token_for(authority, found) for authority in ("far", "nn3.test:8020")] == [None, None]
+    assert "lake" not in no_names, "a name service is no host"
+
+
+def test_a_name_is_resolved_once_for_all_requests_that_a_token_signs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YARN's own file has addresses alone."""
+    asked: list[str] = []
+    real = socket.getaddrinfo
+
+    def counted(host: str, *of: object, **more: object) -> object:
+        asked.append(host)
+        return real(host, *of, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", counted)
+    place = tmp_path / "tokens"
+    write_token_file(place, token_file([token("127.0.0.1:8020", b"old")]))
+    credentials = FileCredentials([place])
+    signed = {credentials.token("localhost:8020") for _ in range(3)}
+    assert asked == ["localhost"]
+    write_token_file(place, token_file([token("127.0.0.1:8020", b"new")]))
+    assert credentials.token("localhost:8020") not in signed
+    assert asked == ["localhost"] * 2
+
+
+class NameNode(BaseHTTPRequestHandler):
+    """Answers as Hadoop's does under Kerberos: whether it knows a token depends on its role."""
+
+    STANDS_BY = "org.apache.hadoop.security.token.SecretManager$InvalidToken: StandbyException"
+    TAKES_OVER = "org.apache.hadoop.ipc.RetriableException: token (...) can't be found in cache"
+    says = ""
+    asked: ClassVar[list[str]]
+
+    def do_GET(self) -> None:
+        self.asked.extend(parse_qs(urlsplit(self.path).query)["delegation"])
+        content = (
+            f'{{"RemoteException": {{"exception": "SecurityException", "javaClassName": "java.lang.SecurityException", '
+            f'"message": "Failed to obtain user group information: {self.says}"}}}}'
+            if self.says
+            else '{"FileStatus": {"pathSuffix": "", "type": "FILE", "length": 3, "modificationTime": 1}}'
+        ).encode()
+        self.send_response(403 if self.says else 200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *of: object) -> None:
+        del of
+
+
+def namenode(saying: str) -> type[NameNode]:
+    """Returns a NameNode that refuses with these words; "": that takes every token."""
+
+    class One(NameNode):
+        says = saying
+        asked: ClassVar[list[str]] = []
+
+    return One
+
+
+@contextmanager
+def serving(of: type[NameNode]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), of) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("says", [NameNode.STANDS_BY, NameNode.TAKES_OVER])
+def test_a_namenode_that_stands_by_refuses_no_token_the_other_one_is_asked(tmp_path: Path, says: str) -> None:
+    first, second = namenode(says), namenode("")
+    write_token_file(tmp_path / "tokens", token_file([token("ha-hdfs:lake")]))
+    with ExitStack() as stack:
+        urls = [stack.enter_context(serving(node)) for node in (first, second)]
+        timeouts = Timeouts()
+        web = WebHdfs("hdfs://lake", urls, FileCredentials([tmp_path / "tokens"]), timeouts, 0o22, None)
+        assert [web.status("access", "/x").nbytes for _ in range(2)] == [3, 3]
+        assert (len(first.asked), len(second.asked)) == (1, 2), "the active one is asked first from then on"
+        second.says = says
+        with pytest.raises(StorageUnavailableError, match=r"cannot access hdfs://lake/x: .*(active|takes over)"):
+            web.status("access", "/x")
