@@ -111,6 +111,12 @@ def has_resource(name: str) -> bool:
     return java().org.apache.spark.util.Utils.getContextOrSparkClassLoader().getResource(name) is not None
 
 
+def quiet_hadoop() -> None:
+    """Has the log show errors of Hadoop's classes alone, as Spark's do once there is a session."""
+    log4j = java().org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel("org.apache.hadoop", log4j.Level.ERROR)
+
+
 def log_source() -> str:
     """Returns the address of the file that configures the JVM's log, "" if there is none."""
     context = java().org.apache.logging.log4j.LogManager.getContext(False)
