@@ -38,6 +38,7 @@ REQUIRES = [
     "urllib3>=2,<3",
 ]
 LEGACY_KERAS = ["tf_keras~=2.21.0"]
+KERBEROS = ["gssapi>=1.9,<2"]  # logins to YARN's web server without a JVM, from any kind of ticket cache
 MLFLOW = ["mlflow-skinny>=3.1,<4"]  # the client alone: the whole brings a server, and pins NumPy, PyArrow and more
 # As an engine; its 2.2.5 imports pkg_resources, which newer setuptools have not.
 TENSORFLOWONSPARK = ["tensorflowonspark==2.2.5", "six>=1.16,<2", "setuptools<81"]
@@ -97,13 +98,19 @@ setup(
     packages=[*find_packages(include=["sparktf", "sparktf.*"]), SCHEDULES],
     package_dir={SCHEDULES: "yarn/schedules"},
     package_data={
-        "sparktf": ["py.typed", "driver/spark/log4j2.properties", "nightly/report/templates/*"],
+        "sparktf": [
+            "py.typed",
+            "driver/spark/log4j2.properties",
+            "driver/spark/ticket.jaas",
+            "nightly/report/templates/*",
+        ],
         SCHEDULES: ["*", "*/*", "*/*/*.py"],
     },
     python_requires=">=3.11,<3.14",
     install_requires=REQUIRES,
     extras_require={
         "legacy-keras": LEGACY_KERAS,
+        "kerberos": KERBEROS,
         "mlflow": MLFLOW,
         "tensorboard": TENSORBOARD,
         "tensorflowonspark": TENSORFLOWONSPARK,

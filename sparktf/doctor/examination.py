@@ -114,17 +114,18 @@ def _looks_at_cluster(
 ) -> dict[str, Inspection]:
     looks: dict[str, Inspection] = {}
     if managers is not None:
-        looks["YARN"] = functools.partial(hadoop_cluster.look_at_yarn, config, managers)
-    if managers is not None and config is not None:
-        looks["queue"] = functools.partial(_queue, queue_of(config), managers)
+        api = ResourceManagerApi(managers)  # of both: one login
+        looks["YARN"] = functools.partial(hadoop_cluster.look_at_yarn, config, managers, api)
+        if config is not None:
+            looks["queue"] = functools.partial(_queue, queue_of(config), api)
     if managers is not None or hadoop_cluster.is_remote(hadoop):
         looks["Kerberos"] = functools.partial(_kerberos, config, hadoop)
         looks["clocks"] = functools.partial(_clocks, hadoop, managers)
     return looks
 
 
-def _queue(name: str, managers: ResourceManagers) -> Diagnosis:
-    return hadoop_cluster.judge_queue(name, ResourceManagerApi(managers).queues())
+def _queue(name: str, api: ResourceManagerApi) -> Diagnosis:
+    return hadoop_cluster.judge_queue(name, api.queues())
 
 
 def _kerberos(config: JobConfig | None, hadoop: HadoopConf) -> Diagnosis:

@@ -96,7 +96,7 @@ def _nearest_folder(storage: Storage, path: str) -> str:
             return path
 
 
-def look_at_yarn(config: JobConfig | None, managers: ResourceManagers) -> Diagnosis:
+def look_at_yarn(config: JobConfig | None, managers: ResourceManagers, api: ResourceManagerApi) -> Diagnosis:
     """Asks YARN for its hosts.
 
     Raises:
@@ -104,8 +104,8 @@ def look_at_yarn(config: JobConfig | None, managers: ResourceManagers) -> Diagno
         PreflightError: a container is larger than the largest.
     """
     wait_for_resource_manager(managers, lambda _: None, 0)
-    api = ResourceManagerApi(managers)
-    return judge_yarn(config, managers, api.nodes(), api.queues())
+    hosts = api.nodes()
+    return judge_yarn(config, managers, hosts, api.queues() if hosts is not None else None, api.refusal)
 
 
 def most_containers(hosts_mib: Sequence[int], size_mib: int, others_mib: Sequence[int]) -> int:
@@ -122,18 +122,24 @@ def most_containers(hosts_mib: Sequence[int], size_mib: int, others_mib: Sequenc
 
 
 def judge_yarn(
-    config: JobConfig | None, managers: ResourceManagers, hosts: Sequence[YarnHost] | None, queues: Queues | None
+    config: JobConfig | None,
+    managers: ResourceManagers,
+    hosts: Sequence[YarnHost] | None,
+    queues: Queues | None,
+    refusal: str = "",
 ) -> Diagnosis:
     """Returns the diagnosis of YARN's size.
 
     Args:
         hosts: None if the REST API does not answer; so are `queues`.
+        refusal: Why it does not, if that is known.
 
     Raises:
         PreflightError: a container is larger than the largest.
     """
     if hosts is None:
-        return note("YARN", f"{managers.rpc[0]} accepts calls, but its REST API tells nothing at {managers.web[0]}")
+        silent = f"{managers.rpc[0]} accepts calls, but its REST API tells nothing at {managers.web[0]}"
+        return note("YARN", f"{silent}: {refusal}" if refusal else silent)
     if not hosts:
         return stop("YARN", "no NodeManager is running: start one, or ask for the cluster's health")
     largest = max(host.memory_mib for host in hosts)

@@ -46,6 +46,11 @@ class YarnManager:
         """Refuses a submission that YARN would refuse or never place. Raises as `check_submission`."""
         check_submission(config, self._managers, self._api.queues())
 
+    @property
+    def refusal(self) -> str:
+        """Why YARN did not tell what it was asked last, where a login by Kerberos failed."""
+        return self._api.refusal
+
     def hosts(self) -> Sequence[YarnHost] | None:
         """Returns the active hosts; None if YARN does not tell."""
         return self._api.nodes()

@@ -161,6 +161,8 @@ class _Submission:
         finally:
             display.close()
         manager.check(self.config)
+        if manager.refusal:
+            display.say(f"YARN's queues and hosts are not known, yarn-site.xml is. {manager.refusal}", "yellow")
 
 
 class _Watch:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import socket
 import time
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.spark.yarn_memory import check_fits
 from sparktf.driver.spark.yarn_settings import containers
-from sparktf.errors import ConfigError, ReservationError
+from sparktf.errors import ConfigError, PreflightError, ReservationError
 from sparktf.knobs import KNOBS
+from sparktf.submit.cluster_web import ClusterWeb
 from sparktf.submit.resource_managers import ResourceManagers
+from sparktf.told import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,9 @@ class ResourceManagerApi:
 
     def __init__(self, managers: ResourceManagers) -> None:
         self._managers = managers
+        self._web = ClusterWeb(managers.trust)
+        self.refusal = ""
+        """Why the last question was not answered, where a login by Kerberos failed."""
 
     def queues(self) -> Queues | None:
         """Returns the queues."""
@@ -119,13 +122,19 @@ class ResourceManagerApi:
 
     def _get(self, path: str) -> dict[str, Any] | None:
         # With high availability, the one that stands by redirects to the active one.
+        refusal = ""
         for url in self._managers.web:
-            with suppress(OSError, ValueError):
-                wanted, within_s = f"{url}/ws/v1/cluster/{path}", KNOBS.resource_manager_call_s
-                with urllib.request.urlopen(wanted, timeout=within_s, context=self._managers.trust) as answer:
-                    found = json.loads(answer.read())
+            try:
+                found = json.loads(self._web.read(f"{url}/ws/v1/cluster/{path}"))
+            except PreflightError as error:
+                refusal = told(str(error))
+            except (OSError, ValueError):
+                continue
+            else:
                 if isinstance(found, dict):
+                    self.refusal = ""
                     return found
+        self.refusal = refusal
         return None
 
 

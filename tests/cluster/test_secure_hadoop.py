@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
-from cluster.submission import SPARKTF, environment_of
+import yaml
+from cluster.submission import SPARKTF, digits_config, environment_of
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
 from sparktf.storage.ticket_cache import ticket_in
+from sparktf.submit.resource_managers import read_resource_managers
+from sparktf.submit.yarn import ResourceManagerApi
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -59,3 +66,36 @@ def test_each_way_not_to_be_let_in_is_told_in_one_line(secured: MiniHadoop, tmp_
     assert nobody.startswith("Kerberos: HDFS gives no token: there is no ticket: get a ticket with kinit")
     assert late.startswith("Kerberos: HDFS gives no token: the ticket of bob@MINIHADOOP.TEST has expired (20")
     assert cut_off.startswith("Kerberos: HDFS gives no token: the KDC refuses connections: see whether it is up")
+
+
+def test_yarns_rest_api_is_asked_by_the_ticket_of_the_user(secured: MiniHadoop, tmp_path: Path) -> None:
+    """Of the queue YARN's REST API alone tells, and it answers nobody without a login."""
+    config = tmp_path / "c.yaml"
+    config.write_text(yaml.safe_dump(digits_config(tmp_path, "/lake/digits", output={"path": "/user/alice/runs"})))
+    variables = {**environment_of(secured), **secured.environment(user="alice")}
+    with secured.inside(), ExitStack() as stack:
+        doctor, submit = (
+            stack.enter_context(
+                subprocess.Popen([*SPARKTF, *line, str(config)], env=variables, stdout=PIPE, stderr=PIPE, text=True)
+            )
+            for line in (["doctor", "--json", "--config"], ["submit", "--set", "submit.queue=nights"])
+        )
+        refused, said = submit.communicate(timeout=100)[1], doctor.communicate(timeout=100)[0]
+    assert submit.returncode == 2
+    assert refused.splitlines()[-1] == "submit.queue: nights does not exist in YARN: name one of default"
+    found = {one["subject"]: (one["mark"], one["found"]) for one in json.loads(said)["diagnoses"]}
+    assert found["queue"] == ("ok", "root.default is running")
+    assert found["YARN"][0] == "ok"
+    assert "2 hosts, 16,384 MiB" in found["YARN"][1]
+    assert "hadoop.auth" not in said + refused
+
+
+def test_whoever_has_no_ticket_is_told_so_in_a_line(secured: MiniHadoop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KRB5CCNAME", secured.environment(user=None)["KRB5CCNAME"])
+    api = ResourceManagerApi(read_resource_managers(secured.conf_dir()))
+    with secured.inside():
+        assert api.nodes() is None
+    assert api.refusal == (
+        f"Kerberos: there is no login to {secured.config.master.fqdn}: there is no ticket, or it has expired: get a "
+        "ticket with kinit (klist shows it)"
+    )

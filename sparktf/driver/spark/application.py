@@ -29,7 +29,7 @@ from sparktf.driver.spark.jvm import (
 )
 from sparktf.driver.spark.jvm_tokens import try_login
 from sparktf.driver.spark.log import quiet_settings
-from sparktf.driver.spark.login import in_time
+from sparktf.driver.spark.login import tokens_in_time
 from sparktf.driver.spark.masters import Slots, master_of
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
@@ -77,7 +77,7 @@ def start_session(
     quiet = quiet_settings(conf)
     if quiet:
         quiet_hadoop()
-    in_time(partial(try_login, conf))  # Spark would say so by a page of its own, or late
+    tokens_in_time(partial(try_login, conf))  # Spark would say so by a page of its own, or late
     if not scores and master_of(conf.get("spark.master") or "").runs_in_driver:
         early_nursery.begin(config)
     tables = catalog_settings(conf) if asks_for_tables(config, scores=scores) else {}

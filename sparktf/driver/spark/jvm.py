@@ -1,14 +1,15 @@
 """The driver's JVM, as far as sparktf needs functions that PySpark does not offer.
 
-py4j's privates, Scala's collections and the classes behind the gateway are used here and in the four files beside:
-`jvm_batches` (DataFrames of Arrow's batches), `jvm_executors` (the scheduler's executors and tasks), `jvm_plans` (the
-structure of a DataFrame) and `jvm_tokens` (the user and its tokens). All other code calls their functions, so a release
-of Spark with other internals changes these files only.
+py4j's privates, Scala's collections and the classes behind the gateway are used here and in the five files beside:
+`jvm_batches` (DataFrames of Arrow's batches), `jvm_executors` (the scheduler's executors and tasks), `jvm_login` (a
+login by Kerberos), `jvm_plans` (the structure of a DataFrame) and `jvm_tokens` (the user and its tokens). All other
+code calls their functions, so a release of Spark with other internals changes these files only.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,9 @@ from pyspark.sql.types import StructType
 Java: TypeAlias = Any
 """An object of the JVM."""
 
+_SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
+"""Java's options for a JVM of a few seconds."""
+
 
 def start_jvm() -> None:
     """Has PySpark start the JVM, or find the one of spark-submit, before there is a session."""
@@ -35,24 +39,34 @@ def bare_jvm(folders: Sequence[str], options: Sequence[str]) -> Iterator[Java]:
 
     Args:
         folders: On the class path before Spark's jars.
-        options: Of Java's command line.
+        options: Of Java's command line, besides those of a JVM of a few seconds.
 
     Raises:
-        Py4JError, OSError: there is no Java, or it does not start.
+        FileNotFoundError: there is no Java.
+        Py4JError, OSError: it does not start.
     """
     home = os.environ.get("JAVA_HOME")
-    gateway = JavaGateway.launch_gateway(
-        classpath=os.pathsep.join([*folders, str(Path(pyspark.__file__).parent / "jars" / "*")]),
-        javaopts=list(options),
-        java_path=str(Path(home, "bin", "java")) if home else "java",
-        die_on_exit=True,
-        enable_auth=True,
-        use_shell=False,
-    )
+    java_path = shutil.which(Path(home, "bin", "java") if home else "java")
+    if java_path is None:  # py4j would leave open files behind
+        raise FileNotFoundError("there is no Java: name one in JAVA_HOME")
+    # By which kinit found the KDC; Java has a word of its own for it.
+    realms = [f"-Djava.security.krb5.conf={path}" for path in [os.environ.get("KRB5_CONFIG")] if path]
+    try:
+        gateway = JavaGateway.launch_gateway(
+            classpath=os.pathsep.join([*folders, str(Path(pyspark.__file__).parent / "jars" / "*")]),
+            javaopts=[*_SHORT_LIVED, *realms, *options],
+            java_path=java_path,
+            die_on_exit=True,
+            enable_auth=True,
+            use_shell=False,
+        )
+    except ValueError as error:  # it says nothing where py4j reads a port
+        raise OSError(f"{java_path} does not start: see what it says to -version") from error
     try:
         yield gateway.jvm
     finally:
         gateway.shutdown()
+        gateway.java_process.stdin.close()
 
 
 def java() -> Java:

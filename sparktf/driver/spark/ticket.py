@@ -20,9 +20,6 @@ from sparktf.storage.credentials import (
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.tokens import parse_tokens, token_file
 
-_SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
-"""Java's options for a JVM of a few seconds."""
-
 
 def command_file_systems() -> FileSystems:
     """Returns the file systems of a command, with HADOOP_CONF_DIR's configuration.
@@ -83,11 +80,9 @@ class TicketCredentials:
         from sparktf.driver.spark.driver_tokens import spelled  # noqa: PLC0415
         from sparktf.driver.spark.jvm_tokens import tokens_by_ticket  # noqa: PLC0415
         from sparktf.driver.spark.log import QUIET_LOG4J  # noqa: PLC0415
-        from sparktf.driver.spark.login import in_time  # noqa: PLC0415
+        from sparktf.driver.spark.login import tokens_in_time  # noqa: PLC0415
 
-        options = [*_SHORT_LIVED, f"-Dlog4j2.configurationFile={QUIET_LOG4J}"]
-        if realms := os.environ.get("KRB5_CONFIG"):  # by which kinit found the KDC; Java has a word of its own for it
-            options.append(f"-Djava.security.krb5.conf={realms}")
+        options = [f"-Dlog4j2.configurationFile={QUIET_LOG4J}"]
         url, folder = self._hadoop.default_fs, os.environ["HADOOP_CONF_DIR"]
-        self._user, content = in_time(lambda: tokens_by_ticket(url, folder, options))
+        self._user, content = tokens_in_time(lambda: tokens_by_ticket(url, folder, options))
         return token_file(spelled(parse_tokens(content), self._hadoop))
