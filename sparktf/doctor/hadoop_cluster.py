@@ -23,7 +23,6 @@ from sparktf.driver.spark.yarn_settings import containers
 from sparktf.errors import ConfigError, PreflightError, StorageError, StorageNotFoundError, StorageUnavailableError
 from sparktf.hadoop import HDFS_SCHEMES, VIEWFS, HadoopConf
 from sparktf.storage.base import Storage
-from sparktf.storage.credentials import process_user
 from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.resource_managers import ResourceManagers
 from sparktf.submit.yarn import Queues, ResourceManagerApi, YarnHost, queue_of, wait_for_resource_manager
@@ -67,7 +66,7 @@ def look_at_output(config: JobConfig | None, open_systems: Callable[[], FileSyst
         ConfigError: no storage supports the path.
     """
     systems = open_systems()
-    path = systems.normalise(f"/user/{process_user()}" if config is None else config.output.path)
+    path = systems.normalise(f"/user/{systems.credentials.user()}" if config is None else config.output.path)
     storage = systems.open(path, deadline_s=_CALL_S)
     key = "the home folder" if config is None else "output.path"
     try:
