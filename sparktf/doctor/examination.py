@@ -21,6 +21,7 @@ from sparktf.doctor.diagnosis import Diagnoses, Diagnosis, Mark, failed_look, fi
 from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import ConfigError
 from sparktf.hadoop import HadoopConf, act_as
+from sparktf.results.time_limit import time_limit
 from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.environment import hadoop_conf_dir
 from sparktf.submit.preflight import check_keytab
@@ -135,7 +136,8 @@ def _kerberos(config: JobConfig | None, hadoop: HadoopConf) -> Diagnosis:
     if wanted and keytab:
         check_keytab(keytab)
     now = dt.datetime.now()  # local, as klist tells it
-    return hadoop_cluster.judge_ticket(ticket, now, wanted=wanted, keytab=bool(keytab))
+    limit = None if config is None else time_limit(config.train, time.time(), time.time())
+    return hadoop_cluster.judge_ticket(ticket, now, wanted=wanted, keytab=bool(keytab), limit=limit)
 
 
 def _clocks(hadoop: HadoopConf, managers: ResourceManagers | None) -> Diagnosis:

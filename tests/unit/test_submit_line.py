@@ -11,7 +11,7 @@ import pytest
 from sparktf.config.load import parse_config
 from sparktf.errors import ConfigError, PreflightError
 from sparktf.submit.environment import Programs, spark_environment, with_proxy_user
-from sparktf.submit.line import ScoringJob, Shipment, show_line, submit_line
+from sparktf.submit.line import ScoringJob, Shipment, private_settings, show_line, submit_line
 from sparktf.submit.preflight import check_programs
 from sparktf.submit.shipment import stage
 
@@ -108,6 +108,14 @@ def test_a_keytab_is_handed_to_spark_and_a_setting_of_the_users_own_wins() -> No
 def test_a_keytab_without_its_principal_is_refused(given: str, lacking: str) -> None:
     with pytest.raises(ConfigError, match=f"{given} needs {lacking}"):
         parse_config(CONFIG, [f"submit.{given}=etl"])
+
+
+def test_where_tickets_are_is_no_secret() -> None:
+    """A secret would travel apart from the line, and be shown to nobody."""
+    config = parse_config(
+        CONFIG, ["submit.conf.spark.kerberos.renewal.credentials=ccache", "submit.conf.credentials=x"]
+    )
+    assert private_settings(config) == {"credentials": "x"}
 
 
 def test_a_run_of_another_users_is_handed_to_spark_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
