@@ -27,6 +27,9 @@ VIEWFS = "viewfs"
 """The scheme of paths that a mount table leads to other file systems."""
 
 _PAIR = "dfs.ha.namenodes."
+PROXY_USER = "HADOOP_PROXY_USER"
+"""The variable by which Hadoop's clients, and hdfs-native, act as another user than the one who has logged in."""
+
 _RPC_PORT, _HTTP_PORT, _HTTPS_PORT = 8020, 9870, 9871
 
 _UMASK = "fs.permissions.umask-mode"
@@ -34,7 +37,7 @@ _OCTAL = re.compile(r"[0-7]{1,4}")
 _CLAUSE = re.compile(r"\s*([ugoa]*)([+=-])([rwx]*)\s*")
 
 _FOR_NODES = re.compile(
-    r"^(fs\.|dfs\.|ssl\.client\.truststore\.location$|hadoop\.rpc\.protection$|hadoop\.security\.authentication$)"
+    r"^(fs\.|dfs\.|ssl\.client\.truststore\.location$|hadoop\.rpc\.protection$|hadoop\.security\.auth(entication|_to_local)$)"
 )
 _SECRET_KEY = re.compile(
     r"passw|secret|token|credential|keytab|\bsas\b|(access|account|private|auth)[._-]?key|\.key$", re.I
@@ -98,6 +101,11 @@ class HadoopConf(Message):
     def is_secure(self) -> bool:
         """Whether the cluster wants Kerberos."""
         return self.properties.get("hadoop.security.authentication", "").lower() == "kerberos"
+
+    @property
+    def auth_to_local(self) -> str:
+        """The rules that make short names of principals; "" for Hadoop's own."""
+        return self.properties.get("hadoop.security.auth_to_local", "")
 
     @property
     def default_fs(self) -> str:
@@ -250,6 +258,12 @@ def expand(properties: dict[str, str]) -> dict[str, str]:
         return value
 
     return {key: expanded(value) for key, value in properties.items()}
+
+
+def act_as(user: str | None) -> None:
+    """Has this process, and those that it starts, act as another user from now on; None changes nothing."""
+    if user is not None:
+        os.environ[PROXY_USER] = user
 
 
 def umask_of(text: str) -> int | None:

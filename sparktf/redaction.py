@@ -9,9 +9,10 @@ from typing import Any
 REDACTED = "*********(redacted)"
 
 # Spark's own `spark.redaction.regex`, and the clouds' names of keys; a model's `tokens` or `tokenizer` do not match.
+# Neither does spark.kerberos.renewal.credentials, which says where tickets are: keytab or ccache.
 _SECRET_KEY = re.compile(
-    r"(?i)secret|passw|passphrase|token$|^spark\..*token|credentials?$|(access|account|private|api|auth)[._-]?key"
-    r"|authorization$|webhook"
+    r"(?i)secret|passw|passphrase|token$|^spark\..*token|(?<!kerberos\.renewal\.)credentials?$|authorization$|webhook"
+    r"|(access|account|private|api|auth)[._-]?key"
 )
 _SECRET_WORDS = {"pwd", "jwt", "pat", "bearer", "cookie", "cookies", "dsn", "sas"}
 """Too short to be found within other words: `pattern` contains one."""

@@ -21,6 +21,7 @@ from sparktf.config.duration import seconds_of
 from sparktf.config.load import load_config, show_config
 from sparktf.console.plain_console import PlainConsole, let_go_of_output, say
 from sparktf.errors import ConfigError, SparkTFError, Verdict
+from sparktf.hadoop import act_as
 from sparktf.process.supported import lacks
 from sparktf.rundir import chosen_run_id
 from sparktf.told import told, told_lines, words_of_error
@@ -54,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     try:
         config = load_config(arguments.config, arguments.set, arguments.date)
+        act_as(config.submit.proxy_user)
     except ConfigError as refused:
         for line in refused.all_wrong or (str(refused),):
             say(told_lines(words_of_error(ConfigError(line))))
@@ -85,6 +87,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from sparktf.submit.environment import default_master  # noqa: PLC0415
 
     config = load_config(arguments.config, arguments.set, arguments.date)
+    act_as(config.submit.proxy_user)
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     master = arguments.master or default_master(config)
     forecast = look_ahead(config, run_id, master, _file_systems(), SystemClock(), say)
@@ -126,6 +129,7 @@ def _config_on_this_machine(arguments: argparse.Namespace) -> JobConfig:
     from sparktf.submit.here import local_master, prepare_for_spark  # noqa: PLC0415 - pyspark, as above
 
     config = load_config(arguments.config, arguments.set, arguments.date)
+    act_as(config.submit.proxy_user)
     prepare_for_spark(arguments.master or local_master(config))
     return config
 
@@ -136,6 +140,7 @@ def _submit(arguments: argparse.Namespace) -> int:
 
     signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way to stop a job: in order, as on Ctrl-C
     config = load_config(arguments.config, arguments.set, arguments.date)
+    act_as(config.submit.proxy_user)
     beside = Path(arguments.config).absolute().parent
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     if arguments.predict and (arguments.run_id is not None or arguments.wait or arguments.detach):

@@ -50,6 +50,12 @@ class SubmitConfig(Section):
         min_length=1,
         description="Local file of the principal's keys, with which Spark gets new tokens however long the run lasts.",
     )
+    proxy_user: str | None = Field(
+        default=None,
+        min_length=1,
+        description="User as whom the run acts, and whose files it writes, by the login of the one who submits: "
+        "`spark-submit --proxy-user`. The cluster has to allow it (`hadoop.proxyuser.*`).",
+    )
     conf: dict[str, str] = Field(
         default={},
         description="Any further setting of Spark's; it wins over those that follow from the other keys. What "
@@ -74,6 +80,11 @@ class SubmitConfig(Section):
         if (self.principal is None) != (self.keytab is None):
             given, lacking = ("keytab", "principal") if self.principal is None else ("principal", "keytab")
             raise ValueError(f"{given} needs {lacking}: give both, or neither to use your ticket")
+        if self.proxy_user and self.login:
+            raise ValueError(
+                "proxy_user excludes principal and keytab, as spark-submit does: get a ticket of the principal with "
+                "kinit, and leave both out; or leave proxy_user out"
+            )
         return self
 
     @property

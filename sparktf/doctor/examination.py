@@ -20,7 +20,8 @@ from sparktf.doctor import hadoop_cluster, this_machine
 from sparktf.doctor.diagnosis import Diagnoses, Diagnosis, Mark, failed_look, fine, note, stop, verdict_on
 from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import ConfigError
-from sparktf.hadoop import HadoopConf
+from sparktf.hadoop import HadoopConf, act_as
+from sparktf.results.time_limit import time_limit
 from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.environment import hadoop_conf_dir
 from sparktf.submit.preflight import check_keytab
@@ -68,6 +69,7 @@ def _read(config: str, sets: Sequence[str], date: str | None) -> tuple[JobConfig
         more = len(error.all_wrong) - 1
         others = f" ({more} more: sparktf check {config})" if more > 0 else ""
         return None, stop("configuration", f"{told(str(error.all_wrong[0] if error.all_wrong else error))}{others}")
+    act_as(job.submit.proxy_user)
     master = master_to_submit_to(job).url
     return job, fine("configuration", f"{config}: {job.cluster.nodes} nodes on {master}")
 
@@ -135,7 +137,8 @@ def _kerberos(config: JobConfig | None, hadoop: HadoopConf) -> Diagnosis:
     if wanted and keytab:
         check_keytab(keytab)
     now = dt.datetime.now()  # local, as klist tells it
-    return hadoop_cluster.judge_ticket(ticket, now, wanted=wanted, keytab=bool(keytab))
+    limit = None if config is None else time_limit(config.train, time.time(), time.time())
+    return hadoop_cluster.judge_ticket(ticket, now, wanted=wanted, keytab=bool(keytab), limit=limit)
 
 
 def _clocks(hadoop: HadoopConf, managers: ResourceManagers | None) -> Diagnosis:

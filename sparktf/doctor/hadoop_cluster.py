@@ -22,9 +22,10 @@ from sparktf.driver.spark.yarn_memory import Container, check_fits
 from sparktf.driver.spark.yarn_settings import containers
 from sparktf.errors import ConfigError, PreflightError, StorageError, StorageNotFoundError, StorageUnavailableError
 from sparktf.hadoop import HDFS_SCHEMES, VIEWFS, HadoopConf
+from sparktf.results.time_limit import TimeLimit
 from sparktf.storage.base import Storage
-from sparktf.storage.credentials import process_user
 from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.ticket_cache import cached_ticket
 from sparktf.submit.resource_managers import ResourceManagers
 from sparktf.submit.yarn import Queues, ResourceManagerApi, YarnHost, queue_of, wait_for_resource_manager
 from sparktf.told import count_in_words
@@ -67,7 +68,7 @@ def look_at_output(config: JobConfig | None, open_systems: Callable[[], FileSyst
         ConfigError: no storage supports the path.
     """
     systems = open_systems()
-    path = systems.normalise(f"/user/{process_user()}" if config is None else config.output.path)
+    path = systems.normalise(f"/user/{systems.credentials.user()}" if config is None else config.output.path)
     storage = systems.open(path, deadline_s=_CALL_S)
     key = "the home folder" if config is None else "output.path"
     try:
@@ -197,14 +198,21 @@ def judge_queue(name: str, queues: Queues | None) -> Diagnosis:
 
 
 class Ticket(NamedTuple):
-    """A user's ticket, as `klist` tells of it."""
+    """A user's ticket, as its file or `klist` tells of it."""
 
     is_valid: bool
     expires: dt.datetime | None = None  # Local time; None if it does not tell
 
 
 def look_at_ticket() -> Ticket | None:
-    """Asks `klist` for the ticket of this user; None without a `klist`. Raises `OSError` and `TimeoutExpired`."""
+    """Returns the ticket of this user, of its file, else as `klist` tells of it; None where nobody can tell.
+
+    Raises:
+        OSError, TimeoutExpired: `klist` cannot be asked.
+    """
+    if (cached := cached_ticket()) is not None:
+        ends = dt.datetime.fromtimestamp(cached.ends_s)
+        return Ticket(ends > dt.datetime.now(), ends)
     try:
         known = subprocess.run(["klist", "-s"], stdin=subprocess.DEVNULL, timeout=_CALL_S, check=False)
         listed = subprocess.run(
@@ -234,7 +242,9 @@ def is_secured(properties: Mapping[str, str]) -> bool:
     return properties.get("hadoop.security.authentication", "simple").lower() == "kerberos"
 
 
-def judge_ticket(ticket: Ticket | None, now: dt.datetime, *, wanted: bool, keytab: bool) -> Diagnosis:
+def judge_ticket(
+    ticket: Ticket | None, now: dt.datetime, *, wanted: bool, keytab: bool, limit: TimeLimit | None = None
+) -> Diagnosis:
     """Returns the diagnosis of Kerberos.
 
     Args:
@@ -242,6 +252,7 @@ def judge_ticket(ticket: Ticket | None, now: dt.datetime, *, wanted: bool, keyta
         now: Local time.
         wanted: Whether the cluster wants Kerberos.
         keytab: Whether the submission names one, which needs no ticket.
+        limit: When the run ends at the latest, if that is known.
     """
     if not wanted:
         return fine("Kerberos", "the cluster does not ask for it (hadoop.security.authentication)")
@@ -251,8 +262,18 @@ def judge_ticket(ticket: Ticket | None, now: dt.datetime, *, wanted: bool, keyta
         return note("Kerberos", "the cluster asks for it, but there is no klist to tell of a ticket: install krb5-user")
     if not ticket.is_valid:
         return stop("Kerberos", "the cluster asks for it, and there is no valid ticket: run kinit, or name a keytab")
-    left = None if ticket.expires is None else ticket.expires - now
+    return _judge_life(None if ticket.expires is None else ticket.expires - now, limit)
+
+
+def _judge_life(left: dt.timedelta | None, limit: TimeLimit | None) -> Diagnosis:
+    """Returns the diagnosis of a valid ticket."""
     told = "there is a valid ticket" + ("" if left is None else f", for {left.total_seconds() / 3600:.1f} h more")
+    if left is not None and limit is not None and left.total_seconds() < limit.left_s:
+        return note(
+            "Kerberos",
+            f"{told}, and the run may last {limit.left_s / 3600:.1f} h ({limit.said}): have it renewed, with "
+            "spark.kerberos.renewal.credentials: ccache, or name a keytab",
+        )
     if left is not None and left < _SHORT_TICKET:
         return note("Kerberos", f"{told}, and a longer run would outlive it: run kinit, or name a keytab")
     return fine("Kerberos", told)

@@ -22,6 +22,7 @@ from sparktf.driver.plan.kept_apart import check_apart, check_predictions, spot_
 from sparktf.driver.source.choice import check_path
 from sparktf.driver.source.dataframe import filtered, open_dataframe, spark_errors
 from sparktf.driver.spark.application import file_systems_of
+from sparktf.driver.spark.driver_tokens import kept_fresh
 from sparktf.driver.spark.feeders import explained
 from sparktf.driver.spark.jvm import ddl_of
 from sparktf.driver.spark.jvm_plans import input_files, root_paths
@@ -66,9 +67,14 @@ def score(spark: SparkSession, config: JobConfig, model: str | None = None) -> S
     Raises:
         SparkTFError: it failed; readers still see the old predictions.
     """
+    file_systems = file_systems_of(spark)
+    with kept_fresh(file_systems.credentials):
+        return _score(spark, config, model, file_systems)
+
+
+def _score(spark: SparkSession, config: JobConfig, model: str | None, file_systems: FileSystems) -> Scored:
     asked, date = config.predicted()
     began_s = time.monotonic()
-    file_systems = file_systems_of(spark)
     if model is not None:
         config = config.model_copy(update={"predict": asked.model_copy(update={"model": model})})
         asked, _ = config.predicted()

@@ -14,6 +14,7 @@ from rich.console import Console
 from sparktf.config.load import load_config
 from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import ConfigError, StorageNotFoundError
+from sparktf.hadoop import act_as
 from sparktf.nightly.history import names_in_history
 from sparktf.results.result import RunResult
 from sparktf.rundir import SERVING, RunDirectory, is_name
@@ -89,6 +90,7 @@ def find_output(
     name = None
     if config is not None:
         loaded = load_config(config, date=datetime.datetime.now(datetime.UTC).date().isoformat())
+        act_as(loaded.submit.proxy_user)
         output, name = output or loaded.output.path, loaded.name
     root = output or environment.get(OUTPUT)
     if not root:

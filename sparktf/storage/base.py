@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
 from sparktf.errors import StorageNotFoundError
+from sparktf.storage.credentials import process_user
 
 _CHUNK_NBYTES = 1 << 20
 
@@ -39,6 +40,10 @@ class Storage(Protocol):
     Any method raises `StoragePermissionError` if this user may not do it, and `StorageError` for any other failure.
     A path below a file does not exist: `StorageNotFoundError`.
     """
+
+    def user(self) -> str:
+        """Returns the user whose new files are."""
+        return process_user()
 
     def stat(self, path: str) -> FileEntry:
         """Returns the entry. Raises `StorageNotFoundError` if nothing is there."""

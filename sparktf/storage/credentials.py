@@ -20,6 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
+from sparktf.hadoop import PROXY_USER
+from sparktf.storage.short_names import short_name
 from sparktf.storage.tokens import HDFS_KIND, Token, TokenFormatError, parse_tokens
 
 TOKENS = "sparktf-tokens"
@@ -52,7 +54,7 @@ class SimpleCredentials:
     """Hadoop's simple authentication: the client names its user."""
 
     def __init__(self, user: str | None = None) -> None:
-        """Args: user: By default HADOOP_USER_NAME, else the process's user."""
+        """Args: user: By default the process's (`process_user`)."""
         self._user = user
 
     def user(self) -> str:
@@ -96,22 +98,24 @@ class KnownTokens:
 class FileCredentials:
     """See `Credentials`: those of a file, read again when it changes; simple authentication while it has no token."""
 
-    def __init__(self, places: Sequence[Path]) -> None:
+    def __init__(self, places: Sequence[Path], rules: str = "") -> None:
         """Reads nothing yet.
 
         Args:
             places: Files, of which the first that exists is read.
+            rules: `hadoop.security.auth_to_local`.
         """
         self._places = places
+        self._rules = rules
         self._lock = threading.Lock()
         self._seen = ""
         self._known = KnownTokens()
 
     def user(self) -> str:
-        """Returns the first part of the principal that the tokens are of, else the process's user."""
+        """Returns the short name of the principal that the tokens are of, else the process's user."""
         with suppress(TokenFormatError):
             for token in self._read().tokens:
-                return short_name(token.owner())
+                return short_name(token.owner(), self._rules)
         return process_user()
 
     def token(self, authority: str) -> str | None:
@@ -144,10 +148,14 @@ class FileCredentials:
             return self._known
 
 
-def credentials_here() -> Credentials:
-    """Returns the credentials of this process by its environment."""
+def credentials_here(rules: str = "") -> Credentials:
+    """Returns the credentials of this process by its environment.
+
+    Args:
+        rules: `hadoop.security.auth_to_local`.
+    """
     places = list(_token_places())
-    return FileCredentials(places) if places else SimpleCredentials()
+    return FileCredentials(places, rules) if places else SimpleCredentials()
 
 
 def has_token_file() -> bool:
@@ -221,11 +229,6 @@ def services_of(authority: str) -> set[str]:
     return {authority}
 
 
-def short_name(principal: str) -> str:
-    """Returns the first part of a principal: "alice" of "alice/host@REALM"."""
-    return principal.partition("@")[0].partition("/")[0]
-
-
 def process_user() -> str:
     """Returns the user that Hadoop's own clients in this process would act as."""
-    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    return os.environ.get(PROXY_USER) or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()

@@ -37,7 +37,7 @@ class FileSystems:
     ) -> None:
         """Connects to nothing yet; by default paths without a scheme are local, and credentials are the process's."""
         self.hadoop = hadoop or HadoopConf()
-        self.credentials = credentials or credentials_here()
+        self.credentials = credentials or credentials_here(self.hadoop.auth_to_local)
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.Lock()
         self._clusters: dict[str, HdfsStorage] = {}

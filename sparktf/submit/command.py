@@ -31,7 +31,7 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.ownership import Step, owned_error, watch_owner
 from sparktf.storage.transactions.terms import look
 from sparktf.submit.cluster_manager import YarnManager, manager_of
-from sparktf.submit.environment import Programs, find_programs, spark_environment
+from sparktf.submit.environment import Programs, find_programs, spark_environment, with_proxy_user
 from sparktf.submit.follow import Follower
 from sparktf.submit.line import ScoringJob, private_settings, show_line, submit_line
 from sparktf.submit.preflight import check_programs
@@ -76,6 +76,7 @@ def submit(
             large, or the run's traffic would be unencrypted although Spark's is encrypted.
         ReservationError: no ResourceManager can be reached, or YARN has no room in time.
     """
+    config = with_proxy_user(config)
     if scoring is not None:
         asked, _ = config.predicted()
         check_predictions(config, systems)

@@ -13,6 +13,7 @@ from pathlib import Path
 from sparktf.config.job import JobConfig
 from sparktf.driver.spark.masters import HERE
 from sparktf.errors import PreflightError
+from sparktf.hadoop import PROXY_USER
 from sparktf.process.verdict_file import VARIABLE
 from sparktf.storage.credentials import TOKEN_FILE, TOKENS
 
@@ -40,6 +41,23 @@ class Programs:
     @property
     def spark_class(self) -> str:
         return str(self.spark_home / "bin/spark-class")
+
+
+def with_proxy_user(config: JobConfig) -> JobConfig:
+    """Returns a configuration with the user that the environment names, unless it has one of its own.
+
+    Raises:
+        PreflightError: it has a principal, which spark-submit takes for nobody else.
+    """
+    named = os.environ.get(PROXY_USER)
+    if not named or config.submit.proxy_user is not None:
+        return config
+    if config.submit.login:
+        raise PreflightError(
+            f"{PROXY_USER}={named} excludes submit.principal and submit.keytab, as spark-submit does: unset it, or "
+            "get a ticket of the principal with kinit and leave both out"
+        )
+    return config.model_copy(update={"submit": config.submit.model_copy(update={"proxy_user": named})})
 
 
 def find_programs() -> Programs:
@@ -107,6 +125,7 @@ def spark_environment(
     # machine's PYTHONPATH before everything in the containers; a driver here needs it.
     dropped = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", *(("PYTHONPATH",) if in_cluster else ())}
     # Tokens that hdfs-native was given in this process: spark-submit takes the ticket, and gets its own, which last.
+    dropped.add(PROXY_USER)  # the line says whose the run is; both at once would be a proxy of a proxy
     if Path(os.environ.get(TOKEN_FILE, "")).name == TOKENS:
         dropped.add(TOKEN_FILE)
     kept = {k: v for k, v in os.environ.items() if k not in dropped}

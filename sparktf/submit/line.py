@@ -63,6 +63,8 @@ def submit_line(
         archives = (*archives, f"{shipment.archive}#{_JOB}")
         config_path = f"{_JOB}/{PurePosixPath(config_path).name}"
     line = [programs.spark_submit, "--master", submit.master, "--deploy-mode", submit.deploy_mode]
+    if submit.proxy_user:
+        line += ["--proxy-user", submit.proxy_user]
     for option, values in (
         ("--py-files", (*shipment.py_files, *submit.py_files)),
         ("--files", submit.files),

@@ -26,6 +26,7 @@ from sparktf.driver.spark.driver_tokens import DriverTokens, are_stale, handing_
 from sparktf.driver.spark.login import no_token, tokens_in_time
 from sparktf.errors import PreflightError
 from sparktf.executor.handed_tokens import HandedTokens
+from sparktf.hadoop import act_as
 from sparktf.knobs import KNOBS
 from sparktf.storage.credentials import (
     TOKEN_FILE,
@@ -33,7 +34,6 @@ from sparktf.storage.credentials import (
     SimpleCredentials,
     credentials_here,
     process_user,
-    short_name,
     token_for,
     write_token_file,
 )
@@ -150,8 +150,22 @@ def test_an_executors_processes_find_what_its_agent_was_handed_before_what_yarn_
     assert process.token("10.0.0.1:8020") == token("10.0.0.1:8020", b"new").url_string()
 
 
-def test_a_principals_short_name_is_its_first_part() -> None:
-    assert [short_name(name) for name in ("alice@R", "nn/host@R", "bob")] == ["alice", "nn", "bob"]
+def test_a_process_acts_as_its_proxy_user_else_hadoops_else_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HADOOP_PROXY_USER", raising=False)
+    monkeypatch.setenv("HADOOP_USER_NAME", "etl")
+    assert process_user() == "etl"
+    act_as(None)
+    assert process_user() == "etl"
+    monkeypatch.setenv("HADOOP_PROXY_USER", "bob")
+    act_as("alice")
+    assert process_user() == SimpleCredentials().user() == "alice"
+
+
+def test_the_user_of_a_token_file_is_the_one_that_the_clusters_rules_make(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_bytes(WRITTEN)
+    assert FileCredentials([path]).user() == "alice"
+    assert FileCredentials([path], "RULE:[2:$2_$1] DEFAULT").user() == "edge_alice"
 
 
 class Handed(DriverTokens):

@@ -23,6 +23,7 @@ from sparktf.doctor.hadoop_cluster import ServerTime, Ticket
 from sparktf.driver.spark.differences import SparkBuild
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
+from sparktf.results.time_limit import TimeLimit
 from sparktf.submit.resource_managers import ResourceManagers
 from sparktf.submit.yarn import Queue, Queues, YarnHost, parse_queues
 
@@ -193,6 +194,12 @@ def test_what_does_not_answer_is_not_waited_for() -> None:
         (lambda: ticket(Ticket(is_valid=False)), "stop", "no valid ticket: run kinit, or name a keytab"),
         (lambda: ticket(Ticket(True, NOON + dt.timedelta(hours=9))), "ok", "for 9.0 h more"),
         (lambda: ticket(Ticket(True, NOON + dt.timedelta(minutes=6))), "note", "for 0.1 h more, and a longer run"),
+        (
+            lambda: ticket(Ticket(True, NOON + dt.timedelta(hours=9)), hours=9.5),
+            "note",
+            "may last 9.5 h (train.max_sec",
+        ),
+        (lambda: ticket(Ticket(True, NOON + dt.timedelta(hours=9)), hours=8.5), "ok", "for 9.0 h more"),
         (lambda: clocks(kerberos=True), "note", "no web server of the cluster tells the time"),
         (lambda: clocks(1.0, -2.0), "ok", "this machine and h0, h1 agree"),
         (lambda: clocks(1.0, -400.0), "note", "h1 is 400 s behind this machine: have both follow one time server"),
@@ -231,8 +238,10 @@ def yarn(config: JobConfig | None, sizes_mib: list[int] | None) -> Diagnosis:
     return hadoop_cluster.judge_yarn(config, MANAGERS, hosts, None)
 
 
-def ticket(found: Ticket | None, *, wanted: bool = True, keytab: bool = False) -> Diagnosis:
-    return hadoop_cluster.judge_ticket(found, NOON, wanted=wanted, keytab=keytab)
+def ticket(found: Ticket | None, *, wanted: bool = True, keytab: bool = False, hours: float | None = None) -> Diagnosis:
+    said = "train.max_seconds: 34200"
+    limit = None if hours is None else TimeLimit(reason="max_seconds", said=said, left_s=3600 * hours)
+    return hadoop_cluster.judge_ticket(found, NOON, wanted=wanted, keytab=keytab, limit=limit)
 
 
 def clocks(*ahead_s: float, kerberos: bool = False) -> Diagnosis:

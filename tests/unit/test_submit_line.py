@@ -10,8 +10,8 @@ import pytest
 
 from sparktf.config.load import parse_config
 from sparktf.errors import ConfigError, PreflightError
-from sparktf.submit.environment import Programs, spark_environment
-from sparktf.submit.line import ScoringJob, Shipment, show_line, submit_line
+from sparktf.submit.environment import Programs, spark_environment, with_proxy_user
+from sparktf.submit.line import ScoringJob, Shipment, private_settings, show_line, submit_line
 from sparktf.submit.preflight import check_programs
 from sparktf.submit.shipment import stage
 
@@ -108,6 +108,32 @@ def test_a_keytab_is_handed_to_spark_and_a_setting_of_the_users_own_wins() -> No
 def test_a_keytab_without_its_principal_is_refused(given: str, lacking: str) -> None:
     with pytest.raises(ConfigError, match=f"{given} needs {lacking}"):
         parse_config(CONFIG, [f"submit.{given}=etl"])
+
+
+def test_where_tickets_are_is_no_secret() -> None:
+    """A secret would travel apart from the line, and be shown to nobody."""
+    config = parse_config(
+        CONFIG, ["submit.conf.spark.kerberos.renewal.credentials=ccache", "submit.conf.credentials=x"]
+    )
+    assert private_settings(config) == {"credentials": "x"}
+
+
+def test_a_run_of_another_users_is_handed_to_spark_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable of Hadoop's own clients means the same; both at once would be a proxy of a proxy."""
+    monkeypatch.setenv("HADOOP_PROXY_USER", "bob")
+    configured = with_proxy_user(parse_config(CONFIG, ["submit.proxy_user=alice"]))
+    named = with_proxy_user(parse_config(CONFIG))
+    for config, user in ((configured, "alice"), (named, "bob")):
+        line = submit_line(config, SHIPMENT, None, PROGRAMS)
+        assert line[line.index("--proxy-user") + 1] == user
+    assert "HADOOP_PROXY_USER" not in spark_environment(PROGRAMS, Path("log4j"), in_cluster=False)
+    login = ["submit.principal=etl@LAKE", "submit.keytab=/keys/etl.keytab"]
+    with pytest.raises(PreflightError, match=r"HADOOP_PROXY_USER=bob excludes submit\.principal and submit\.keytab"):
+        with_proxy_user(parse_config(CONFIG, login))
+    monkeypatch.delenv("HADOOP_PROXY_USER")
+    assert "--proxy-user" not in submit_line(with_proxy_user(parse_config(CONFIG)), SHIPMENT, None, PROGRAMS)
+    with pytest.raises(ConfigError, match="proxy_user excludes principal and keytab, as spark-submit does: get a"):
+        parse_config(CONFIG, [*login, "submit.proxy_user=alice"])
 
 
 def test_a_keytab_that_cannot_be_read_is_refused_before_spark_starts(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2] / "sparktf"
 
 ENDS_ALONE = {
     ("compat/tensorflowonspark/tf_board.py", "_run"): "reads what a TensorBoard says",
+    ("driver/spark/driver_tokens.py", "look"): "where tokens end, HDFS says so of whatever uses them",
     ("executor/detached_agent.py", "_end_with"): "ends the process",
     ("nightly/errand.py", "_read"): "reads what a program says",
     ("runs/board.py", "_read"): "reads what a TensorBoard says",

@@ -99,6 +99,7 @@ class MiniHadoop:
             CommandError: The KDC gives none.
         """
         self.run(kerberos.login_command(self.folder, krb5.found(), user, life))
+        kerberos.new_ticket(self.folder, user).replace(self.folder.tickets / user)
 
     def conf_dir(self, host: str = EDGE) -> Path:
         """Returns the HADOOP_CONF_DIR of a host."""

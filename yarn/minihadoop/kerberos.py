@@ -73,10 +73,15 @@ def kdc_environment(folder: ClusterFolder, krb5: Krb5) -> dict[str, str]:
 
 
 def login_command(folder: ClusterFolder, krb5: Krb5, user: str, life: str) -> list[str]:
-    """Returns the command that gets a user's ticket, for a life such as "10h" or "20s", into the cluster's folder."""
+    """Returns the command that gets a user's ticket, for a life such as "10h" or "20s", into `new_ticket`."""
     programs = [f"{key}={value}" for key, value in krb5.environment().items()]
     kinit = [krb5.program("kinit"), "-l", life, "-r", "7d", "-k", "-t", str(folder.keytab(user)), user]
-    return ["env", *programs, f"KRB5CCNAME={ticket(folder, user)}", *kinit]
+    return ["env", *programs, f"KRB5CCNAME=FILE:{new_ticket(folder, user)}", *kinit]
+
+
+def new_ticket(folder: ClusterFolder, user: str) -> Path:
+    """Returns the file of a ticket on its way: kinit empties one that is there before it fills it."""
+    return folder.tickets / f"{user}.new"
 
 
 def ticket(folder: ClusterFolder, user: str | None) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -18,12 +19,15 @@ from pyspark.sql import SparkSession
 from sparktf.driver.gang.site import Handler
 from sparktf.driver.spark.jvm_tokens import held_tokens, new_tokens, short_user
 from sparktf.driver.spark.login import no_token
+from sparktf.driver.spark.masters import master_of
 from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.storage.credentials import (
+    TOKEN_FILE,
     Credentials,
     KnownTokens,
+    SimpleCredentials,
     credentials_here,
     name_service_of,
     own_token_path,
@@ -43,12 +47,15 @@ _AGAIN = 0.05
 
 
 def credentials_of(spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], float]) -> Credentials:
-    """Returns the credentials of the driver: tokens where the cluster wants Kerberos.
+    """Returns the credentials of the driver, for its JVM's user: tokens where the cluster wants Kerberos.
 
     Raises:
         PreflightError: it does, and there is no token to be had.
     """
-    return DriverTokens(spark, hadoop, now_s) if hadoop.is_secure else credentials_here()
+    if hadoop.is_secure:
+        return DriverTokens(spark, hadoop, now_s)
+    here, user = credentials_here(), short_user()
+    return here if here.user() == user else SimpleCredentials(user)  # spark-submit --proxy-user
 
 
 def spelled(tokens: Sequence[Token], hadoop: HadoopConf) -> list[Token]:
@@ -102,6 +109,27 @@ def handing_out(credentials: Credentials, handlers: Mapping[Action, Handler]) ->
     return {**handlers, Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, answer)}
 
 
+@contextmanager
+def kept_fresh(credentials: Credentials) -> Iterator[None]:
+    """Has the driver get new tokens in time for the duration of a block, in which no agent asks for them."""
+    if not isinstance(credentials, DriverTokens):
+        yield
+        return
+    ended = threading.Event()
+
+    def look() -> None:
+        while not ended.wait(KNOBS.token_poll_s):
+            credentials.content()
+
+    thread = threading.Thread(target=look, name="tokens", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
 class DriverTokens:
     """See `Credentials`: the JVM's tokens, also in a file of this process's own; thread-safe."""
 
@@ -120,6 +148,9 @@ class DriverTokens:
         self._lock = threading.Lock()
         # Not in Spark's own temporary folder: the JVM deletes that at its end, and a run's last files come after it.
         self._path = own_token_path(self)
+        if master_of(str(spark.sparkContext.master)).runs_in_driver:
+            # For what scores, which has no agent that would be handed tokens, and no container with YARN's.
+            spark.sparkContext.environment[TOKEN_FILE] = str(self._path)
         self._user = short_user()
         self._looked_s = self._asked_s = float("-inf")
         self._own: tuple[Token, ...] = ()

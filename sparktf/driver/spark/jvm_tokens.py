@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from py4j.protocol import Py4JJavaError
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.jvm import Java, bare_jvm, hadoop_of, java, scala_context
@@ -33,6 +34,12 @@ def new_tokens(spark: SparkSession) -> bytes:
     hadoop = hadoop_of(spark)
     found = java().org.apache.hadoop.security.Credentials()
     conf = scala_context(spark.sparkContext).conf()
+    if (real := _user(java()).getRealUser()) is not None:
+        # Spark would ask as the present user, whose old token the NameNode takes for no login.
+        fresh = java().org.apache.hadoop.security.UserGroupInformation.createProxyUser(short_user(), real)
+        _ask_as(fresh, hadoop.get("fs.defaultFS"), hadoop, found)
+        _user(java()).addCredentials(found)
+        return _file_of(found, java())
     manager = java().org.apache.spark.deploy.security.HadoopDelegationTokenManager(conf, hadoop, None)
     manager.obtainDelegationTokens(found)
     if not _of_hdfs(found, java()):
@@ -89,6 +96,25 @@ def _ask(url: str, hadoop: Java, found: Java, names: Java) -> None:
     """Asks a file system for tokens for the present user, who may be another one's proxy, as Hadoop's `Credentials`."""
     user = str(_user(names).getShortUserName())
     names.org.apache.hadoop.fs.FileSystem.get(names.java.net.URI(url), hadoop).addDelegationTokens(user, found)
+
+
+def _ask_as(user: Java, url: str, hadoop: Java, found: Java) -> None:
+    """Asks a file system for tokens for a user who holds none, as `_ask`."""
+    names, gateway = java(), cast(Java, SparkContext._gateway)
+    invoke, file_system = names.java.lang.invoke, names.org.apache.hadoop.fs.FileSystem
+    types = gateway.new_array(names.java.lang.Class, 2)
+    types[0], types[1] = names.java.net.URI(url).getClass(), names.org.apache.hadoop.conf.Configuration().getClass()
+    values = gateway.new_array(names.java.lang.Object, 2)
+    values[0], values[1] = names.java.net.URI(url), hadoop
+    loaded = types[1].getClassLoader().loadClass(file_system._fqn)
+    opened = invoke.MethodHandles.publicLookup().unreflect(loaded.getMethod("newInstance", types))
+    bound = invoke.MethodHandles.insertArguments(opened, 0, values)
+    action = names.java.lang.Class.forName("java.security.PrivilegedExceptionAction")
+    storage = user.doAs(invoke.MethodHandleProxies.asInterfaceInstance(action, bound))
+    try:
+        storage.addDelegationTokens(str(user.getShortUserName()), found)
+    finally:
+        storage.close()
 
 
 def _of_hdfs(credentials: Java, names: Java) -> list[Java]:

@@ -30,7 +30,7 @@ def command_file_systems() -> FileSystems:
     hadoop = HadoopConf.from_environment()
     # A process that was given tokens, as in a container, may have no ticket.
     secured = hadoop.is_secure and not has_token_file()
-    credentials: Credentials = TicketCredentials(hadoop) if secured else credentials_here()
+    credentials: Credentials = TicketCredentials(hadoop) if secured else credentials_here(hadoop.auth_to_local)
     return FileSystems(hadoop, credentials)
 
 
@@ -72,7 +72,7 @@ class TicketCredentials:
                 content = self._asked()
                 path = own_token_path(self)
                 write_token_file(path, content)
-                self._file = FileCredentials([path])
+                self._file = FileCredentials([path], self._hadoop.auth_to_local)
             return self._file
 
     def _asked(self) -> bytes:

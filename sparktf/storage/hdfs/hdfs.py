@@ -67,6 +67,9 @@ class HdfsStorage(Storage):
         timeouts = self._timeouts._replace(deadline_s=deadline_s)
         return HdfsStorage(self._cluster, self._web, self._native, timeouts, self._normalise)
 
+    def user(self) -> str:
+        return self._web.user()
+
     def stat(self, path: str) -> FileEntry:
         plain = self._plain(path)
         return self._entry(plain, self._retried(lambda: self._web.status("access", plain)))

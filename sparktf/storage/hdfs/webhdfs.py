@@ -87,7 +87,12 @@ class WebHdfs:
         self._several = len(urls) > 1
         self._timeout = (timeouts.connect_s, timeouts.io_s)
         self._session = new_session(trust)
+        self._credentials = credentials
         self._client = SignedClient(";".join(urls), self._session, credentials, urlsplit(cluster).netloc, self._timeout)
+
+    def user(self) -> str:
+        """Returns the user who asks."""
+        return self._credentials.user()
 
     def status(self, doing: str, path: str, *, for_path: str | None = None) -> Status:
         """Returns the status of a path. Errors, such as `StorageNotFoundError`, name `for_path`."""

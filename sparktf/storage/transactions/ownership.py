@@ -22,7 +22,6 @@ from sparktf.errors import OwnedError, StorageError, StorageUnavailableError
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
-from sparktf.storage.credentials import process_user
 from sparktf.storage.transactions.head import Edition, HeadMovedError
 from sparktf.storage.transactions.leftovers import discard, staged_name
 from sparktf.storage.transactions.terms import BEAT, RELEASED, Owner, Term, beat_ms, head_of, look
@@ -274,7 +273,7 @@ class Ownership:
             application=self._application.id,
             attempt=self._application.attempt,
             host=socket.gethostname(),
-            user=process_user(),
+            user=self._storage.user(),
             since=since.isoformat(timespec="seconds"),
             nonce=nonce,
             limit_s=self._limit_s,
