@@ -14,7 +14,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.spark.masters import HERE
 from sparktf.errors import PreflightError
 from sparktf.process.verdict_file import VARIABLE
-from sparktf.storage.credentials import TOKEN_FILE, TOKENS
+from sparktf.storage.credentials import TOKEN_FILE, is_own_token_path
 
 # A JVM that lives for one submission: its second compiler would cost more than it saves.
 _SUBMITS_ONLY = ("-XX:TieredStopAtLevel=1",)
@@ -107,7 +107,7 @@ def spark_environment(
     # machine's PYTHONPATH before everything in the containers; a driver here needs it.
     dropped = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", *(("PYTHONPATH",) if in_cluster else ())}
     # Tokens that hdfs-native was given in this process: spark-submit takes the ticket, and gets its own, which last.
-    if Path(os.environ.get(TOKEN_FILE, "")).name == TOKENS:
+    if is_own_token_path(os.environ.get(TOKEN_FILE, "")):
         dropped.add(TOKEN_FILE)
     kept = {k: v for k, v in os.environ.items() if k not in dropped}
     if verdict is not None:

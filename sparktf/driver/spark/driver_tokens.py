@@ -47,6 +47,9 @@ _REASONS = (
 )
 """What Hadoop's client and Java say, in plain words."""
 
+_NOWHERE = ("UnknownHostException", "Couldn't create proxy provider")
+"""What Hadoop's client says of a cluster that it cannot find."""
+
 _STALE = 0.85
 """Fraction of a token's life after which the driver asks for its own; Spark gets another one at three quarters."""
 
@@ -66,6 +69,11 @@ def credentials_of(spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], 
 def no_token(error: Exception) -> PreflightError:
     """Returns the refusal of whoever gets no token, with the reason that Hadoop's client gives."""
     said = str(error)
+    if any(sign in said for sign in _NOWHERE):
+        return PreflightError(
+            f"Kerberos: HDFS gives no token: {line_of_error(error)}: the Hadoop configuration does not lead to it: "
+            "look at fs.defaultFS, dfs.nameservices, dfs.ha.namenodes and dfs.namenode.rpc-address"
+        )
     why = next((words for sign, words in _REASONS if sign in said), line_of_error(error))
     return PreflightError(
         f"Kerberos: HDFS gives no token: {why}: get a ticket with kinit (klist shows it), or give a principal and its "

@@ -20,13 +20,16 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sparktf.storage.credentials import own_tokens_hidden
+
 Java: TypeAlias = Any
 """An object of the JVM."""
 
 
 def start_jvm() -> None:
     """Has PySpark start the JVM, or find the one of spark-submit, before there is a session."""
-    SparkContext._ensure_initialized()
+    with own_tokens_hidden():
+        SparkContext._ensure_initialized()
 
 
 @contextmanager
@@ -41,18 +44,22 @@ def bare_jvm(folders: Sequence[str], options: Sequence[str]) -> Iterator[Java]:
         Py4JError, OSError: there is no Java, or it does not start.
     """
     home = os.environ.get("JAVA_HOME")
-    gateway = JavaGateway.launch_gateway(
-        classpath=os.pathsep.join([*folders, str(Path(pyspark.__file__).parent / "jars" / "*")]),
-        javaopts=list(options),
-        java_path=str(Path(home, "bin", "java")) if home else "java",
-        die_on_exit=True,
-        enable_auth=True,
-        use_shell=False,
-    )
+    with own_tokens_hidden():
+        gateway = JavaGateway.launch_gateway(
+            classpath=os.pathsep.join([*folders, str(Path(pyspark.__file__).parent / "jars" / "*")]),
+            javaopts=list(options),
+            java_path=str(Path(home, "bin", "java")) if home else "java",
+            die_on_exit=True,
+            enable_auth=True,
+            use_shell=False,
+        )
     try:
         yield gateway.jvm
     finally:
         gateway.shutdown()
+        process = gateway.java_process
+        process.stdin.close()  # at which it ends
+        process.wait()
 
 
 def java() -> Java:
