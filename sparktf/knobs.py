@@ -31,6 +31,7 @@ class Knobs:
     fence_look_s: float = 10.0  # interval of looks whether the driver still owns the run; each commit checks too
     driver_gone_s: float = 3.0  # time for a driver to answer whose process seems to be gone
     late_s: float = 0.5  # a call this long after its deadline was held up in the caller's own process
+    login_s: float = 45.0  # limit of a question to Hadoop's client: Java gives a silent KDC three times 30 s
     token_poll_s: float = 2.0  # interval of looks whether Spark has got other delegation tokens
     agent_poll_s: float = 0.1  # interval of an agent's looks at its trainer
     log_upload_s: float = 5.0  # deadline of a trainer's log; short, because the agent misses heartbeats meanwhile

@@ -18,13 +18,14 @@ def sources(*folders: str) -> list[Path]:
 
 @functools.cache
 def tree_of(path: Path) -> ast.Module:
-    """Parses a file, without the collector: a tree is no garbage, and there are hundreds of them to visit by then."""
+    """Parses a file, and keeps the collector off its tree: there are hundreds of them, and none is garbage."""
     text, collects = path.read_text(encoding="utf-8"), gc.isenabled()
     gc.disable()
     try:
         return ast.parse(text, str(path))
     finally:
         if collects:
+            gc.freeze()
             gc.enable()
 
 

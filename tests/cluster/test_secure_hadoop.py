@@ -1,10 +1,17 @@
-"""The mini cluster with Kerberos: who is let in, and who is not."""
+"""The mini cluster with Kerberos: who is let in, and who is not, and what a command says to those."""
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
+from cluster.submission import SPARKTF, environment_of
 
 from minihadoop import MiniHadoop
+from minihadoop.waiting import wait_for
+from sparktf.storage.ticket_cache import ticket_in
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -21,3 +28,34 @@ def test_others_cannot_read_what_alice_keeps_for_herself(secured: MiniHadoop, us
     assert done.returncode == 1
     assert says in done.stderr
     assert "for my eyes" not in done.stdout
+
+
+def test_each_way_not_to_be_let_in_is_told_in_one_line(secured: MiniHadoop, tmp_path: Path) -> None:
+    """Java says that there is no ticket, where one has expired, and buries a KDC that is down in two exceptions."""
+    secured.login("bob", "1s")
+    known = (secured.folder.kerberos / "krb5.conf").read_text(encoding="ascii")
+    down = tmp_path / "krb5.conf"
+    down.write_text(known.replace(".test:88\n", ".test:89\n"), encoding="ascii")
+    exact = tmp_path / "exact.conf"
+    exact.write_text(known.replace("[libdefaults]\n", "[libdefaults]\n clockskew = 1\n"), encoding="ascii")
+
+    def says(user: str | None, realms: Path | None) -> list[str]:
+        known_by = {} if realms is None else {"KRB5_CONFIG": str(realms)}
+        command = [*SPARKTF, "runs", "--output", "/user/alice/runs"]
+        done = secured.run(command, user=user, check=False, env={**environment_of(secured), **known_by, **cache(user)})
+        assert done.returncode == 2, done.stderr
+        return done.stderr.splitlines()
+
+    def cache(user: str | None) -> dict[str, str]:
+        return {"KRB5CCNAME": secured.environment(user=user)["KRB5CCNAME"]}
+
+    ticket = ticket_in(Path(cache("bob")["KRB5CCNAME"].removeprefix("FILE:")).read_bytes())
+    assert ticket is not None
+    wait_for("bob's ticket has ended", lambda: "" if time.time() > ticket.ends_s + 1 else "it has not", 30)
+    asked = ((None, None), ("bob", exact), ("alice", down))
+    with ThreadPoolExecutor(len(asked)) as pool:
+        nobody, late, cut_off = (next(iter(said)) for said in pool.map(lambda one: says(*one), asked))
+    secured.login("bob")
+    assert nobody.startswith("Kerberos: HDFS gives no token: there is no ticket: get a ticket with kinit")
+    assert late.startswith("Kerberos: HDFS gives no token: the ticket of bob@MINIHADOOP.TEST has expired (20")
+    assert cut_off.startswith("Kerberos: HDFS gives no token: the KDC refuses connections: see whether it is up")

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,8 +22,11 @@ import requests
 from hdfs import HdfsError
 
 from sparktf.driver.gang.site import Handler
-from sparktf.driver.spark.driver_tokens import DriverTokens, are_stale, handing_out, newest, no_token
+from sparktf.driver.spark.driver_tokens import DriverTokens, are_stale, handing_out, newest
+from sparktf.driver.spark.login import in_time, no_token
+from sparktf.errors import PreflightError
 from sparktf.executor.handed_tokens import HandedTokens
+from sparktf.knobs import KNOBS
 from sparktf.storage.credentials import (
     TOKEN_FILE,
     FileCredentials,
@@ -180,18 +184,45 @@ def test_an_agents_heartbeat_is_answered_with_tokens_that_it_does_not_have_and_n
         ("... Client cannot authenticate via:[TOKEN, KERBEROS]", "there is no ticket: get"),
         (
             "GSS initiate failed [Caused by (Mechanism level: Failed to find any Kerberos tgt)]",
-            "or it has expired: get",
+            "there is no ticket: get",
         ),
+        (
+            "GSS initiate failed [Caused by (Mechanism level: Connection refused)]",
+            "KDC refuses connections: see whether",
+        ),
+        ("(Mechanism level: Receive timed out)", "the KDC does not answer: see whether"),
+        ("User: etl@R is not allowed to impersonate bob", "may not act as another user: have it allowed"),
         ("Clock skew too great (37)", "differ by more than five minutes"),
         ("Server not found in Kerberos database (7)", "realm does not know this cluster"),
         ("something else entirely", "something else entirely: get"),
     ],
 )
-def test_who_gets_no_token_is_told_why_in_one_line(said: str, why: str) -> None:
+def test_who_gets_no_token_is_told_why_in_one_line(
+    said: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'none'}")
     message = str(no_token(OSError(f"java.io.IOException: {said}")))
     assert message.startswith("Kerberos: HDFS gives no token: ")
     assert why in message
     assert "\n" not in message
+
+
+def test_a_kdc_that_is_silent_is_waited_for_no_longer_than_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java waits for minutes, in a call that nothing ends."""
+    assert in_time(lambda: 7) == 7
+    with pytest.raises(PreflightError, match="gives no token: no more"):
+        in_time(partial(_raise, OSError("no more")))
+    with pytest.raises(ZeroDivisionError):
+        in_time(partial(_raise, ZeroDivisionError()))
+    monkeypatch.setattr(KNOBS, "login_s", 0.05)
+    goes_on = threading.Event()
+    with pytest.raises(PreflightError, match=r"neither the KDC nor HDFS answers within 0\.05 s: see"):
+        in_time(goes_on.wait)
+    goes_on.set()
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 def test_a_token_in_the_address_of_a_request_is_neither_in_its_error_nor_in_a_log(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import linecache
 import subprocess
 import sys
 import traceback
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,27 @@ def test_what_a_module_beside_the_program_defines_goes_along(tmp_path: Path, mon
     assert told.stdout.strip() == "15"
     # A function that can be imported is named by its module.
     assert name_functions({"f": helper_of_mine.triple}, tmp_path)["f"] == "helper_of_mine:triple"
+
+
+def test_a_module_that_goes_by_two_names_goes_along_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "helper_of_two_names.py").write_text("def triple(x):\n    return 3 * x\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    helper = importlib.import_module("helper_of_two_names")
+    monkeypatch.setitem(sys.modules, "name_of_old", helper)
+    named = name_functions({"f": lambda x: helper.triple(x + 0)}, tmp_path)
+    assert imported(named["f"].partition(":")[0], tmp_path).f(5) == 15
+
+
+def test_what_sparks_home_brings_is_on_each_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = ModuleType("pyspark.of_the_home")  # as SPARK_HOME/python has them, where none is installed
+    home.__file__ = str(tmp_path / "spark/python/pyspark/of_the_home.py")
+    exec("def asked():\n    return 'a word of Spark itself'\n", home.__dict__)
+    monkeypatch.setitem(sys.modules, home.__name__, home)
+    asked = home.asked
+    name_functions({"f": lambda: asked() + "!"}, tmp_path / "made")
+    (pickled,) = (tmp_path / "made").glob("*.pickle")
+    assert b"of_the_home" in pickled.read_bytes()
+    assert b"a word of Spark itself" not in pickled.read_bytes()
 
 
 def test_what_cannot_be_sent_is_refused(tmp_path: Path) -> None:

@@ -18,8 +18,11 @@ from minihadoop.layout import ClusterFolder
 REALM = "MINIHADOOP.TEST"
 KDC_PORT = 88
 # root is HDFS's superuser, as on a cluster without Kerberos.
-USERS = ("root", "alice", "bob")
-GROUPS = "hdfs=root;yarn=hadoop;root=root;alice=users;bob=users;HTTP=hadoop"
+USERS = ("root", "alice", "bob", "etl-svc")
+SHORT_NAMES = {"etl-svc": "etl"}
+"""Users whose short name is not the first part of their principal: `hadoop.security.auth_to_local` says so."""
+
+GROUPS = "hdfs=root;yarn=hadoop;root=root;alice=users;bob=users;etl=users;HTTP=hadoop"
 _OF_MASTER = ("nn", "rm", "HTTP")
 _OF_NAMENODE = ("nn", "HTTP")
 _OF_WORKER = ("dn", "nm", "HTTP")

@@ -17,7 +17,7 @@ from minihadoop.environment import environment, java_home
 from minihadoop.errors import CommandError, RefusedError
 from minihadoop.hadoop_conf import SUPERUSER, write_conf
 from minihadoop.jars import Distribution, hadoop_version, resolve
-from minihadoop.kerberos import USERS, create_realm
+from minihadoop.kerberos import SHORT_NAMES, USERS, create_realm
 from minihadoop.krb5 import found, resolve_krb5
 from minihadoop.layout import ClusterFolder
 from minihadoop.namespaces import command_in, edge_options
@@ -170,8 +170,9 @@ def _make_homes(cluster: MiniHadoop) -> None:
     """Makes a home for each user; nobody else looks into it."""
     for user in USERS:
         if user != SUPERUSER:
-            cluster.hdfs.make_folder(f"/user/{user}", "700")
-            cluster.hdfs.set_owner(f"/user/{user}", user)
+            name = SHORT_NAMES.get(user, user)
+            cluster.hdfs.make_folder(f"/user/{name}", "700")
+            cluster.hdfs.set_owner(f"/user/{name}", name)
 
 
 def _make_hosts(config: ClusterConfig, folder: ClusterFolder, edge_options: list[str]) -> None:

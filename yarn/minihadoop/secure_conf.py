@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from minihadoop.config import EDGE, MASTER, Host
-from minihadoop.kerberos import GROUPS, REALM
+from minihadoop.kerberos import GROUPS, REALM, SHORT_NAMES
 from minihadoop.layout import ClusterFolder
 
 Value = str | int | float | bool | Path
@@ -17,6 +17,7 @@ _FILTER = "org.apache.hadoop.security.AuthenticationFilterInitializer"
 def core(folder: ClusterFolder, host: Host) -> dict[str, Value]:
     """Returns the properties of core-site.xml that a secured cluster has."""
     rules = [f"RULE:[2:$1@$0]({service}@{REALM})s/.*/{user}/" for service, user in _SERVICES]
+    rules += [f"RULE:[1:$1@$0]({user}@{REALM})s/.*/{name}/" for user, name in SHORT_NAMES.items()]
     of_http = "hadoop.http.authentication"
     return {
         "hadoop.security.authentication": "kerberos",
@@ -35,6 +36,8 @@ def core(folder: ClusterFolder, host: Host) -> dict[str, Value]:
         "hadoop.proxyuser.yarn.users": "alice,bob",
         "hadoop.proxyuser.root.hosts": "*",
         "hadoop.proxyuser.root.users": "alice,bob",
+        "hadoop.proxyuser.etl.hosts": "*",
+        "hadoop.proxyuser.etl.users": "alice",
     }
 
 

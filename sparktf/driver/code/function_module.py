@@ -26,6 +26,8 @@ from sparktf.process.module_search import find_module
 from sparktf.process.sent_sources import SentSource, name_code
 
 _INSTALLED = {"site-packages", "dist-packages"}
+_ON_EACH_NODE = {"sparktf", "pyspark", "py4j", *sys.stdlib_module_names}
+"""Packages that are there wherever functions go, also Spark's own from a SPARK_HOME, which is no installed package."""
 _UNNAMED = "<unnamed>"
 """In place of the file of code whose name travels beside it."""
 _TEXT = '''"""Functions of a program: made by sparktf."""
@@ -172,12 +174,15 @@ def _home(function: UserFunction) -> str:
 
 
 def _modules_of_program() -> list[ModuleType]:
-    """Returns the modules that are neither installed nor Python's own: other machines may lack them."""
+    """Returns the modules that are neither installed nor Python's own: other machines may lack them.
+
+    Each of them once, also where the program knows it by a second name.
+    """
     base = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve()}
     found = []
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if file is None or name == "__main__" or name.partition(".")[0] in ("sparktf", *sys.stdlib_module_names):
+    for module in {id(module): module for module in list(sys.modules.values())}.values():
+        file, name = getattr(module, "__file__", None), getattr(module, "__name__", "__main__")
+        if file is None or name == "__main__" or name.partition(".")[0] in _ON_EACH_NODE:
             continue
         path = Path(file).resolve()
         if not _INSTALLED.intersection(path.parts) and not base.intersection(path.parents):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf
@@ -22,10 +23,13 @@ from sparktf.driver.spark.jvm import (
     end_application,
     hadoop_xml,
     ignore_interrupts,
+    quiet_hadoop,
     ssl_client_xml,
     start_jvm,
 )
+from sparktf.driver.spark.jvm_tokens import try_login
 from sparktf.driver.spark.log import quiet_settings
+from sparktf.driver.spark.login import in_time
 from sparktf.driver.spark.masters import Slots, master_of
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
@@ -64,14 +68,21 @@ def start_session(
     it. The log shows errors only, unless it is configured. The JVM ignores SIGINT: on Ctrl-C a terminal sends that to
     spark-submit too, which would end at once and take output and executors along while Python still stops the run in
     order; so it ends when Python has.
+
+    Raises:
+        PreflightError: the cluster wants Kerberos, and does not let this user in.
     """
     start_jvm()
     conf = SparkConf()
+    quiet = quiet_settings(conf)
+    if quiet:
+        quiet_hadoop()
+    in_time(partial(try_login, conf))  # Spark would say so by a page of its own, or late
     if not scores and master_of(conf.get("spark.master") or "").runs_in_driver:
         early_nursery.begin(config)
     tables = catalog_settings(conf) if asks_for_tables(config, scores=scores) else {}
     builder = SparkSession.builder.appName(f"sparktf {config.name}")
-    for key, value in {**quiet_settings(conf), **tables, **(settings or {})}.items():
+    for key, value in {**quiet, **tables, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     ignore_interrupts()

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from sparktf.driver.gang.site import Handler
 from sparktf.driver.spark.jvm_tokens import held_tokens, new_tokens, short_user
-from sparktf.errors import PreflightError
+from sparktf.driver.spark.login import no_token
 from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
@@ -31,25 +31,10 @@ from sparktf.storage.credentials import (
     write_token_file,
 )
 from sparktf.storage.tokens import Token, edition_of, parse_tokens, token_file
-from sparktf.told import line_of_error
 from sparktf.wire.control import Action, AgentHeartbeat
 
 _RENEW = "dfs.namenode.delegation.token.renew-interval"
 _DAY_MS = 86_400_000
-_REASONS = (
-    ("Client cannot authenticate via", "there is no ticket"),
-    ("Failed to find any Kerberos tgt", "there is no ticket, or it has expired"),
-    ("Ticket expired", "the ticket has expired"),
-    ("Clock skew too great", "the clocks of this machine and the KDC differ by more than five minutes"),
-    ("Server not found in Kerberos database", "the ticket's realm does not know this cluster"),
-    ("Cannot find KDC for realm", "krb5.conf names no KDC for the cluster's realm"),
-    ("Cannot locate KDC", "krb5.conf names no KDC for the ticket's realm"),
-)
-"""What Hadoop's client and Java say, in plain words."""
-
-_NOWHERE = ("UnknownHostException", "Couldn't create proxy provider")
-"""What Hadoop's client says of a cluster that it cannot find."""
-
 _STALE = 0.85
 """Fraction of a token's life after which the driver asks for its own; Spark gets another one at three quarters."""
 
@@ -64,21 +49,6 @@ def credentials_of(spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], 
         PreflightError: it does, and there is no token to be had.
     """
     return DriverTokens(spark, hadoop, now_s) if hadoop.is_secure else credentials_here()
-
-
-def no_token(error: Exception) -> PreflightError:
-    """Returns the refusal of whoever gets no token, with the reason that Hadoop's client gives."""
-    said = str(error)
-    if any(sign in said for sign in _NOWHERE):
-        return PreflightError(
-            f"Kerberos: HDFS gives no token: {line_of_error(error)}: the Hadoop configuration does not lead to it: "
-            "look at fs.defaultFS, dfs.nameservices, dfs.ha.namenodes and dfs.namenode.rpc-address"
-        )
-    why = next((words for sign, words in _REASONS if sign in said), line_of_error(error))
-    return PreflightError(
-        f"Kerberos: HDFS gives no token: {why}: get a ticket with kinit (klist shows it), or give a principal and its "
-        "keytab (submit.principal, submit.keytab; spark-submit --principal, --keytab)"
-    )
 
 
 def spelled(tokens: Sequence[Token], hadoop: HadoopConf) -> list[Token]:

@@ -9,8 +9,9 @@ of Spark with other internals changes these files only.
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,6 +22,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from sparktf.storage.credentials import own_tokens_hidden
+
+_ENDS_S = 10.0
+"""Time for a JVM to end, once nobody talks to it."""
 
 Java: TypeAlias = Any
 """An object of the JVM."""
@@ -59,7 +63,8 @@ def bare_jvm(folders: Sequence[str], options: Sequence[str]) -> Iterator[Java]:
         gateway.shutdown()
         process = gateway.java_process
         process.stdin.close()  # at which it ends
-        process.wait()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDS_S)
 
 
 def java() -> Java:
@@ -116,6 +121,12 @@ def has_class(name: str) -> bool:
 def has_resource(name: str) -> bool:
     """Whether Spark finds a file where it looks for classes."""
     return java().org.apache.spark.util.Utils.getContextOrSparkClassLoader().getResource(name) is not None
+
+
+def quiet_hadoop() -> None:
+    """Has the log show errors of Hadoop's classes alone, as Spark's do once there is a session."""
+    log4j = java().org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel("org.apache.hadoop", log4j.Level.ERROR)
 
 
 def log_source() -> str:

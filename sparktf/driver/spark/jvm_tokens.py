@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from sparktf.driver.spark.jvm import Java, bare_jvm, hadoop_of, java, scala_context
@@ -29,10 +30,14 @@ def new_tokens(spark: SparkSession) -> bytes:
     Raises:
         Py4JError: the NameNode gives none, or there is no ticket.
     """
+    hadoop = hadoop_of(spark)
     found = java().org.apache.hadoop.security.Credentials()
     conf = scala_context(spark.sparkContext).conf()
-    manager = java().org.apache.spark.deploy.security.HadoopDelegationTokenManager(conf, hadoop_of(spark), None)
+    manager = java().org.apache.spark.deploy.security.HadoopDelegationTokenManager(conf, hadoop, None)
     manager.obtainDelegationTokens(found)
+    if not _of_hdfs(found, java()):
+        # Spark only logs why there is none, or does not ask where there is no ticket.
+        _ask(hadoop.get("fs.defaultFS"), hadoop, found, java())
     _user(java()).addCredentials(found)
     return _file_of(found, java())
 
@@ -55,11 +60,41 @@ def tokens_by_ticket(urls: Sequence[str], folder: str, options: Sequence[str]) -
         user = str(_user(names).getShortUserName())
         try:
             for url in urls:
-                there = names.org.apache.hadoop.fs.FileSystem.get(names.java.net.URI(url), conf)
-                there.addDelegationTokens(user, found)
+                _ask(url, conf, found, names)
         except Py4JJavaError as error:  # its text is the JVM's, which ends here
             raise OSError(str(error.java_exception.toString())) from None
         return user, _file_of(found, names)
+
+
+def try_login(conf: SparkConf) -> None:
+    """Asks the default file system for a token that nobody keeps, before there is a session; none without Kerberos.
+
+    A user who was given tokens, as in a container, needs no login.
+
+    Args:
+        conf: Of the session to come.
+
+    Raises:
+        Py4JError: the NameNode gives none, or there is no ticket.
+    """
+    jconf: Java = conf._jconf
+    hadoop = java().org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(jconf)
+    java().org.apache.hadoop.hdfs.HdfsConfiguration.init()
+    secured = str(hadoop.get("hadoop.security.authentication", "")).lower() == "kerberos"
+    url = str(hadoop.get("fs.defaultFS", ""))
+    if secured and url.startswith("hdfs:") and not _of_hdfs(_user(java()).getCredentials(), java()):
+        _ask(url, hadoop, java().org.apache.hadoop.security.Credentials(), java())
+
+
+def _ask(url: str, hadoop: Java, found: Java, names: Java) -> None:
+    """Asks a file system for tokens for the present user, who may be another one's proxy, as Hadoop's `Credentials`."""
+    user = str(_user(names).getShortUserName())
+    names.org.apache.hadoop.fs.FileSystem.get(names.java.net.URI(url), hadoop).addDelegationTokens(user, found)
+
+
+def _of_hdfs(credentials: Java, names: Java) -> list[Java]:
+    tokens = names.java.util.ArrayList(credentials.getAllTokens())
+    return [token for token in tokens if str(token.getKind().toString()) == HDFS_KIND]
 
 
 def _user(names: Java) -> Java:
@@ -69,9 +104,8 @@ def _user(names: Java) -> Java:
 def _file_of(credentials: Java, names: Java) -> bytes:
     """Returns a token file of the tokens for HDFS alone: others, and Spark's secret, are not for the nodes."""
     kept = names.org.apache.hadoop.security.Credentials()
-    for token in names.java.util.ArrayList(credentials.getAllTokens()):
-        if str(token.getKind().toString()) == HDFS_KIND:
-            kept.addToken(token.getService(), token)
+    for token in _of_hdfs(credentials, names):
+        kept.addToken(token.getService(), token)
     content = names.java.io.ByteArrayOutputStream()
     kept.writeTokenStorageToStream(names.java.io.DataOutputStream(content))
     return bytes(content.toByteArray())

@@ -100,17 +100,16 @@ class TicketCredentials:
 
     def _asked(self) -> bytes:
         # PySpark and its JVM take two seconds, which commands on a cluster without Kerberos need not wait for.
-        from py4j.protocol import Py4JError  # noqa: PLC0415
-
-        from sparktf.driver.spark.driver_tokens import no_token, spelled  # noqa: PLC0415
+        from sparktf.driver.spark.driver_tokens import spelled  # noqa: PLC0415
         from sparktf.driver.spark.jvm_tokens import tokens_by_ticket  # noqa: PLC0415
         from sparktf.driver.spark.log import QUIET_LOG4J  # noqa: PLC0415
+        from sparktf.driver.spark.login import in_time  # noqa: PLC0415
 
         for cluster in self._clusters:
             self._hadoop.namenodes(urlsplit(cluster).netloc)  # one that is named in part only is no matter of tickets
-        options = (*_SHORT_LIVED, f"-Dlog4j2.configurationFile={QUIET_LOG4J}")
-        try:
-            self._user, content = tokens_by_ticket(self._clusters, os.environ["HADOOP_CONF_DIR"], options)
-        except (Py4JError, OSError) as error:
-            raise no_token(error) from error
+        options = [*_SHORT_LIVED, f"-Dlog4j2.configurationFile={QUIET_LOG4J}"]
+        if realms := os.environ.get("KRB5_CONFIG"):  # by which kinit found the KDC; Java has a word of its own for it
+            options.append(f"-Djava.security.krb5.conf={realms}")
+        folder = os.environ["HADOOP_CONF_DIR"]
+        self._user, content = in_time(lambda: tokens_by_ticket(self._clusters, folder, options))
         return token_file(spelled(parse_tokens(content), self._hadoop))
