@@ -16,7 +16,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -175,6 +175,25 @@ def own_token_path(owner: object) -> Path:
     folder = tempfile.mkdtemp(prefix="sparktf-tokens-")
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
     return Path(folder, TOKENS)
+
+
+def is_own_token_path(path: str) -> bool:
+    """Whether a token file is sparktf's, in the environment for the sake of hdfs-native alone."""
+    return Path(path).name == TOKENS
+
+
+@contextmanager
+def own_tokens_hidden() -> Iterator[None]:
+    """Hides this process's own tokens from a JVM that it starts: with those, it would get no others by its ticket."""
+    path = os.environ.get(TOKEN_FILE, "")
+    if not is_own_token_path(path):
+        yield
+        return
+    del os.environ[TOKEN_FILE]
+    try:
+        yield
+    finally:
+        os.environ.setdefault(TOKEN_FILE, path)
 
 
 def write_token_file(path: Path, content: bytes) -> None:

@@ -15,7 +15,7 @@ from sparktf.driver.spark.masters import HERE
 from sparktf.errors import PreflightError
 from sparktf.hadoop import PROXY_USER
 from sparktf.process.verdict_file import VARIABLE
-from sparktf.storage.credentials import TOKEN_FILE, TOKENS
+from sparktf.storage.credentials import TOKEN_FILE, is_own_token_path
 
 # A JVM that lives for one submission: its second compiler would cost more than it saves.
 _SUBMITS_ONLY = ("-XX:TieredStopAtLevel=1",)
@@ -126,7 +126,7 @@ def spark_environment(
     dropped = {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", *(("PYTHONPATH",) if in_cluster else ())}
     # Tokens that hdfs-native was given in this process: spark-submit takes the ticket, and gets its own, which last.
     dropped.add(PROXY_USER)  # the line says whose the run is; both at once would be a proxy of a proxy
-    if Path(os.environ.get(TOKEN_FILE, "")).name == TOKENS:
+    if is_own_token_path(os.environ.get(TOKEN_FILE, "")):
         dropped.add(TOKEN_FILE)
     kept = {k: v for k, v in os.environ.items() if k not in dropped}
     if verdict is not None:

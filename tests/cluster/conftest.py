@@ -41,11 +41,11 @@ def shared_cluster(request: pytest.FixtureRequest) -> Iterator[MiniHadoop]:
 
 @pytest.fixture(scope="session")
 def secured() -> Iterator[MiniHadoop]:
-    """A cluster with Kerberos, whose tokens have to be renewed after 20 s and end after 60."""
+    """A cluster with Kerberos and a pair of NameNodes; its tokens have to be renewed after 20 s and end after 60."""
     life = {"renew-interval": "20000", "max-lifetime": "60000"}
     settings = tuple((f"dfs.namenode.delegation.token.{name}", value) for name, value in life.items())
     config = ClusterConfig(
-        f"{PREFIX}{os.getpid()}-secure", hosts=2, host_memory_mib=8192, secure=True, settings=settings
+        f"{PREFIX}{os.getpid()}-secure", hosts=2, host_memory_mib=8192, secure=True, namenodes=2, settings=settings
     )
     try:
         yield up(config, print)

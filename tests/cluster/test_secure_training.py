@@ -44,9 +44,9 @@ def by_keytab(secured: MiniHadoop, folder: Path, lake: str, **sections: Mapping[
 
 
 def tokens_given(secured: MiniHadoop) -> int:
-    """Returns how many tokens the NameNode has given so far."""
-    bean = secured.jmx("Hadoop:service=NameNode,name=RpcDetailedActivityForPort8020", "namenode")
-    return int(bean.get("GetDelegationTokenNumOps", 0))
+    """Returns how many tokens the active NameNode has given so far."""
+    name = "Hadoop:service=NameNode,name=RpcDetailedActivityForPort8020"
+    return int(secured.jmx(name, "namenode", secured.hdfs.active()).get("GetDelegationTokenNumOps", 0))
 
 
 def trained(submission: Submission) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -14,10 +15,20 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from sparktf.driver.spark.driver_tokens import spelled
-from sparktf.errors import StorageUnavailableError
+from sparktf.driver.spark.login import no_token
+from sparktf.driver.spark.ticket import TicketCredentials
+from sparktf.errors import ConfigError, StorageUnavailableError
 from sparktf.hadoop import HadoopConf
+from sparktf.knobs import KNOBS
 from sparktf.storage.base import Timeouts
-from sparktf.storage.credentials import FileCredentials, token_for, write_token_file
+from sparktf.storage.credentials import (
+    TOKEN_FILE,
+    TOKENS,
+    FileCredentials,
+    own_tokens_hidden,
+    token_for,
+    write_token_file,
+)
 from sparktf.storage.hdfs.webhdfs import WebHdfs
 from sparktf.storage.tokens import HDFS_KIND, Token, token_file
 
@@ -159,3 +170,64 @@ def test_a_namenode_that_stands_by_refuses_no_token_the_other_one_is_asked(tmp_p
         second.says = says
         with pytest.raises(StorageUnavailableError, match=r"cannot access hdfs://lake/x: .*(active|takes over)"):
             web.status("access", "/x")
+
+
+class Asking(TicketCredentials):
+    """A ticket by which the tokens come that are set here."""
+
+    def __init__(self) -> None:
+        super().__init__(TWO_SERVICES)
+        self.given = iter([b"old", b"new"])
+
+    def _asked(self) -> bytes:
+        password = next(self.given)
+        services = [urlsplit(cluster).netloc for cluster in self._clusters]
+        return token_file([token(f"ha-hdfs:{service}", password) for service in services])
+
+
+def test_a_command_that_outlives_its_tokens_asks_for_others_once_they_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    credentials = Asking()
+    old = credentials.token("lake")
+    credentials.forget()
+    assert credentials.token("lake") == old, "one that was given just now would be refused again"
+    monkeypatch.setattr(KNOBS, "token_poll_s", 0.0)
+    assert credentials.token("lake") == old, "nobody has refused it since"
+    credentials.forget()
+    assert credentials.token("lake") == token("ha-hdfs:lake", b"new").url_string()
+
+
+def test_a_command_asks_for_tokens_of_another_name_service_once_it_opens_a_path_there() -> None:
+    credentials = Asking()
+    lake = credentials.token("lake")
+    assert credentials.token("nn9.test:8020") is None, "nobody knows whether it is a NameNode"
+    assert credentials.token("lake") == lake
+    assert credentials.token("far") == token("ha-hdfs:far", b"new").url_string()
+    assert credentials.token("lake") == token("ha-hdfs:lake", b"new").url_string()
+
+
+@pytest.mark.parametrize("says", ["java.net.UnknownHostException: lake", "Couldn't create proxy provider class x.Y"])
+def test_who_is_led_nowhere_is_not_sent_for_a_ticket(says: str) -> None:
+    message = str(no_token(OSError(f"java.io.IOException: {says}")))
+    assert "leads to no NameNode" in message
+    assert "dfs.ha.namenodes" in message
+    assert "kinit" not in message
+
+
+def test_a_name_service_without_addresses_is_told_before_java_is_asked() -> None:
+    torn = HadoopConf(properties={**TWO_SERVICES.properties, "fs.defaultFS": "hdfs://torn"})
+    with pytest.raises(ConfigError, match=r"hdfs://torn: .* has no dfs.namenode.rpc-address.torn.a: add it"):
+        TicketCredentials(torn).token("torn")
+
+
+def test_a_jvm_that_is_started_does_not_find_the_tokens_that_hdfs_native_was_given_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With tokens for its user, Hadoop's client asks for no others: it is refused without trying its ticket."""
+    own, given = str(Path("a", TOKENS)), "b/container_tokens"
+    for path, seen in ((own, None), (given, given)):
+        monkeypatch.setenv(TOKEN_FILE, path)
+        with own_tokens_hidden():
+            assert os.environ.get(TOKEN_FILE) == seen
+        assert os.environ[TOKEN_FILE] == path

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,6 +21,11 @@ from py4j.java_gateway import JavaGateway
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
+
+from sparktf.storage.credentials import own_tokens_hidden
+
+_ENDS_S = 10.0
+"""Time for a JVM to end, once nobody talks to it."""
 
 Java: TypeAlias = Any
 """An object of the JVM."""
@@ -30,7 +36,8 @@ _SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "
 
 def start_jvm() -> None:
     """Has PySpark start the JVM, or find the one of spark-submit, before there is a session."""
-    SparkContext._ensure_initialized()
+    with own_tokens_hidden():
+        SparkContext._ensure_initialized()
 
 
 @contextmanager
@@ -52,21 +59,25 @@ def bare_jvm(folders: Sequence[str], options: Sequence[str]) -> Iterator[Java]:
     # By which kinit found the KDC; Java has a word of its own for it.
     realms = [f"-Djava.security.krb5.conf={path}" for path in [os.environ.get("KRB5_CONFIG")] if path]
     try:
-        gateway = JavaGateway.launch_gateway(
-            classpath=os.pathsep.join([*folders, str(Path(pyspark.__file__).parent / "jars" / "*")]),
-            javaopts=[*_SHORT_LIVED, *realms, *options],
-            java_path=java_path,
-            die_on_exit=True,
-            enable_auth=True,
-            use_shell=False,
-        )
+        with own_tokens_hidden():
+            gateway = JavaGateway.launch_gateway(
+                classpath=os.pathsep.join([*folders, str(Path(pyspark.__file__).parent / "jars" / "*")]),
+                javaopts=[*_SHORT_LIVED, *realms, *options],
+                java_path=java_path,
+                die_on_exit=True,
+                enable_auth=True,
+                use_shell=False,
+            )
     except ValueError as error:  # it says nothing where py4j reads a port
         raise OSError(f"{java_path} does not start: see what it says to -version") from error
     try:
         yield gateway.jvm
     finally:
         gateway.shutdown()
-        gateway.java_process.stdin.close()
+        process = gateway.java_process
+        process.stdin.close()  # at which it ends
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDS_S)
 
 
 def java() -> Java:

@@ -49,11 +49,11 @@ def new_tokens(spark: SparkSession) -> bytes:
     return _file_of(found, java())
 
 
-def tokens_by_ticket(url: str, folder: str, options: Sequence[str]) -> tuple[str, bytes]:
-    """Returns the short name of the ticket's user, and new tokens of a cluster, as `new_tokens`: without a session.
+def tokens_by_ticket(urls: Sequence[str], folder: str, options: Sequence[str]) -> tuple[str, bytes]:
+    """Returns the short name of the ticket's user, and new tokens of clusters, as `new_tokens`: without a session.
 
     Args:
-        url: "hdfs://host:port" or "hdfs://nameservice".
+        urls: "hdfs://host:port" or "hdfs://nameservice".
         folder: HADOOP_CONF_DIR.
         options: Of Java's command line.
 
@@ -66,7 +66,8 @@ def tokens_by_ticket(url: str, folder: str, options: Sequence[str]) -> tuple[str
         conf, found = names.org.apache.hadoop.conf.Configuration(), names.org.apache.hadoop.security.Credentials()
         user = str(_user(names).getShortUserName())
         try:
-            _ask(url, conf, found, names)
+            for url in urls:
+                _ask(url, conf, found, names)
         except Py4JJavaError as error:  # its text is the JVM's, which ends here
             raise OSError(str(error.java_exception.toString())) from None
         return user, _file_of(found, names)

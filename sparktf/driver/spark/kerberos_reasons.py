@@ -14,6 +14,8 @@ _NONE = "there is no ticket"
 _PERHAPS_NONE = "there is no ticket, or it has expired"
 _ELSEWHERE = "the ticket's realm does not know this cluster"
 _KDC = "see whether it is up, and whether krb5.conf names it"
+_NOWHERE = "the Hadoop configuration leads to no NameNode"
+_CONF = "look at fs.defaultFS, dfs.nameservices, dfs.ha.namenodes and dfs.namenode.rpc-address in it"
 _REASONS = (
     ("Client cannot authenticate via", _NONE, ""),
     ("No Kerberos credentials available", _NONE, ""),
@@ -39,6 +41,8 @@ _REASONS = (
         "who has the ticket may not act as another user",
         "have it allowed on the cluster (hadoop.proxyuser.<user>.users and .hosts), or act as yourself",
     ),
+    ("java.net.UnknownHostException", _NOWHERE, _CONF),
+    ("Couldn't create proxy provider", _NOWHERE, _CONF),
 )
 """A sign in what the libraries say, the same in plain words, and what to do; "" where another ticket mends it."""
 

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import os
 import threading
+import time
+from urllib.parse import urlsplit
 
 from sparktf.hadoop import HadoopConf
+from sparktf.knobs import KNOBS
 from sparktf.storage.credentials import (
     Credentials,
     FileCredentials,
@@ -35,14 +38,22 @@ def command_file_systems() -> FileSystems:
 
 
 class TicketCredentials:
-    """See `Credentials`: tokens of the default file system, asked for once, with the user's ticket; thread-safe."""
+    """See `Credentials`: tokens asked for with the user's ticket; thread-safe.
+
+    They are those of the default file system, and of other name services once a path there is opened. They are asked
+    for again where HDFS refuses them: whoever follows a run may do so for longer than they live.
+    """
 
     def __init__(self, hadoop: HadoopConf) -> None:
         """Asks for nothing yet."""
         self._hadoop = hadoop
         self._lock = threading.Lock()
         self._user = ""
+        self._clusters = [hadoop.default_fs]
+        self._path = own_token_path(self)
         self._file: FileCredentials | None = None
+        self._asked_s = 0.0
+        self._refused = False
 
     def user(self) -> str:
         """See `Credentials`. Raises as `token`."""
@@ -54,8 +65,14 @@ class TicketCredentials:
 
         Raises:
             PreflightError: there is no ticket, or none that the cluster takes.
+            ConfigError: a name service is configured in part only.
         """
-        return self._tokens().token(authority)
+        found = self._tokens().token(authority)
+        url = f"hdfs://{authority}"
+        if found or url in self._clusters or not self._hadoop.is_name_service(authority):
+            return found
+        self._clusters.append(url)
+        return self._tokens(anew=True).token(authority)
 
     def edition(self) -> str:
         return self._tokens().edition()
@@ -64,15 +81,18 @@ class TicketCredentials:
         return self._tokens().token_file()
 
     def forget(self) -> None:
-        pass
+        self._refused = True
 
-    def _tokens(self) -> FileCredentials:
+    def _tokens(self, *, anew: bool = False) -> FileCredentials:
         with self._lock:
-            if self._file is None:
+            # One that is refused right after it was given would be refused again.
+            worn = self._refused and time.monotonic() - self._asked_s >= KNOBS.token_poll_s
+            self._refused = False
+            if self._file is None or worn or anew:
                 content = self._asked()
-                path = own_token_path(self)
-                write_token_file(path, content)
-                self._file = FileCredentials([path], self._hadoop.auth_to_local)
+                self._asked_s = time.monotonic()
+                write_token_file(self._path, content)
+                self._file = FileCredentials([self._path], self._hadoop.auth_to_local)
             return self._file
 
     def _asked(self) -> bytes:
@@ -82,7 +102,9 @@ class TicketCredentials:
         from sparktf.driver.spark.log import QUIET_LOG4J  # noqa: PLC0415
         from sparktf.driver.spark.login import tokens_in_time  # noqa: PLC0415
 
+        for cluster in self._clusters:
+            self._hadoop.namenodes(urlsplit(cluster).netloc)  # one that is named in part only is no matter of tickets
         options = [f"-Dlog4j2.configurationFile={QUIET_LOG4J}"]
-        url, folder = self._hadoop.default_fs, os.environ["HADOOP_CONF_DIR"]
-        self._user, content = tokens_in_time(lambda: tokens_by_ticket(url, folder, options))
+        folder = os.environ["HADOOP_CONF_DIR"]
+        self._user, content = tokens_in_time(lambda: tokens_by_ticket(self._clusters, folder, options))
         return token_file(spelled(parse_tokens(content), self._hadoop))
