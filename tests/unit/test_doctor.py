@@ -23,6 +23,7 @@ from sparktf.doctor.hadoop_cluster import ServerTime, Ticket
 from sparktf.driver.spark.differences import SparkBuild
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
+from sparktf.submit.cluster_web import ClusterWeb
 from sparktf.submit.resource_managers import ResourceManagers
 from sparktf.submit.yarn import Queue, Queues, YarnHost, parse_queues
 
@@ -289,7 +290,7 @@ def late_server() -> Iterator[str]:
 
 def test_the_clock_of_a_server_that_refuses_us_is_read_too(late_server: str) -> None:
     managers = ResourceManagers(("rm:8032",), (late_server, f"http://127.0.0.1:{closed_port()}"), None)
-    (found,) = hadoop_cluster.look_at_clocks(HadoopConf(), managers)
+    (found,) = hadoop_cluster.look_at_clocks(HadoopConf(), managers, ClusterWeb(None))
     assert found.host == "127.0.0.1"
     assert found.ahead_s == pytest.approx(-3600, abs=30)
 
