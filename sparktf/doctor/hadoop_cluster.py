@@ -19,7 +19,6 @@ from sparktf.driver.spark.yarn_settings import containers
 from sparktf.errors import ConfigError, PreflightError, StorageError, StorageNotFoundError, StorageUnavailableError
 from sparktf.hadoop import HDFS_SCHEMES, VIEWFS, HadoopConf
 from sparktf.storage.base import Storage
-from sparktf.storage.credentials import process_user
 from sparktf.storage.file_systems import FileSystems
 from sparktf.submit.cluster_web import ClusterWeb
 from sparktf.submit.resource_managers import ResourceManagers
@@ -63,7 +62,7 @@ def look_at_output(config: JobConfig | None, open_systems: Callable[[], FileSyst
         ConfigError: no storage supports the path.
     """
     systems = open_systems()
-    path = systems.normalise(f"/user/{process_user()}" if config is None else config.output.path)
+    path = systems.normalise(f"/user/{systems.credentials.user()}" if config is None else config.output.path)
     storage = systems.open(path, deadline_s=_CALL_S)
     key = "the home folder" if config is None else "output.path"
     try:
