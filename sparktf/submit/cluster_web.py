@@ -93,7 +93,7 @@ class ClusterWeb:
     def _log_in(self, url: str) -> None:
         for server in (_server(url), _ALL):
             refused, since_s = self._refused.get(server, (None, 0.0))
-            if refused is not None and time.monotonic() - since_s < KNOBS.login_again_s:
+            if refused is not None and time.monotonic() - since_s < KNOBS.web_login_again_s:
                 raise refused
         try:
             self._ask_by_token(url)

@@ -16,7 +16,7 @@ import pytest
 
 from sparktf.driver.spark import spnego
 from sparktf.driver.spark.kerberos_reasons import login_fault
-from sparktf.driver.spark.kerberos_wait import in_time
+from sparktf.driver.spark.kerberos_wait import answer_in_time
 from sparktf.errors import PreflightError
 from sparktf.knobs import KNOBS
 from sparktf.submit.cluster_web import ClusterWeb
@@ -135,7 +135,7 @@ def test_a_login_that_fails_is_told_and_not_tried_by_each_question(
     api = ResourceManagerApi(ResourceManagers((), (active.url,), None), ClusterWeb(None, nothing))
     assert (api.nodes(), api.queues(), api.refusal) == (None, None, "Kerberos: there is no ticket")
     assert tried == ["127.0.0.1"]
-    monkeypatch.setattr(KNOBS, "login_again_s", 0.0)
+    monkeypatch.setattr(KNOBS, "web_login_again_s", 0.0)
     assert api.nodes() is None
     assert len(tried) == 2
 
@@ -161,13 +161,13 @@ def test_a_ticket_that_is_refused_is_named_without_it(active: GuardedServer) -> 
 
 def test_a_silent_kdc_is_waited_for_no_longer_than_told(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = threading.Event()
-    monkeypatch.setattr(KNOBS, "login_s", 0.01)
+    monkeypatch.setattr(KNOBS, "web_login_s", 0.01)
     monkeypatch.setattr(spnego, "_token", lambda host: silent.wait())
     with pytest.raises(PreflightError, match=r"no login to nn: no answer within 0\.01 s: see whether the realm's KDC"):
         spnego.spnego_token("nn")
     silent.set()
     with pytest.raises(ZeroDivisionError):
-        in_time(lambda: 1 // 0, 5.0)
+        answer_in_time(lambda: 1 // 0, 5.0)
 
 
 def test_without_a_way_to_log_in_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

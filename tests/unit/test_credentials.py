@@ -21,13 +21,8 @@ import requests
 from hdfs import HdfsError
 
 from sparktf.driver.gang.site import Handler
-from sparktf.driver.spark import jvm_tokens
 from sparktf.driver.spark.driver_tokens import DriverTokens, are_stale, handing_out, newest, no_token
-from sparktf.driver.spark.ticket import TicketCredentials
-from sparktf.errors import PreflightError
 from sparktf.executor.handed_tokens import HandedTokens
-from sparktf.hadoop import HadoopConf
-from sparktf.knobs import KNOBS
 from sparktf.storage.credentials import (
     TOKEN_FILE,
     FileCredentials,
@@ -197,16 +192,6 @@ def test_who_gets_no_token_is_told_why_in_one_line(said: str, why: str) -> None:
     assert message.startswith("Kerberos: HDFS gives no token: ")
     assert why in message
     assert "\n" not in message
-
-
-def test_a_silent_kdc_holds_no_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    silent = threading.Event()
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
-    monkeypatch.setattr(KNOBS, "tokens_s", 0.01)
-    monkeypatch.setattr(jvm_tokens, "tokens_by_ticket", lambda *asked: silent.wait())
-    with pytest.raises(PreflightError, match=r"^Kerberos: HDFS gives no token: no answer within 0\.01 s: see whether"):
-        TicketCredentials(HadoopConf()).user()
-    silent.set()
 
 
 def test_a_token_in_the_address_of_a_request_is_neither_in_its_error_nor_in_a_log(

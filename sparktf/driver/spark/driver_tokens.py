@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 
 from sparktf.driver.gang.site import Handler
 from sparktf.driver.spark.jvm_tokens import held_tokens, new_tokens, short_user
-from sparktf.driver.spark.kerberos_reasons import login_fault
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
@@ -31,10 +30,22 @@ from sparktf.storage.credentials import (
     write_token_file,
 )
 from sparktf.storage.tokens import Token, edition_of, parse_tokens, token_file
+from sparktf.told import line_of_error
 from sparktf.wire.control import Action, AgentHeartbeat
 
 _RENEW = "dfs.namenode.delegation.token.renew-interval"
 _DAY_MS = 86_400_000
+_REASONS = (
+    ("Client cannot authenticate via", "there is no ticket"),
+    ("Failed to find any Kerberos tgt", "there is no ticket, or it has expired"),
+    ("Ticket expired", "the ticket has expired"),
+    ("Clock skew too great", "the clocks of this machine and the KDC differ by more than five minutes"),
+    ("Server not found in Kerberos database", "the ticket's realm does not know this cluster"),
+    ("Cannot find KDC for realm", "krb5.conf names no KDC for the cluster's realm"),
+    ("Cannot locate KDC", "krb5.conf names no KDC for the ticket's realm"),
+)
+"""What Hadoop's client and Java say, in plain words."""
+
 _STALE = 0.85
 """Fraction of a token's life after which the driver asks for its own; Spark gets another one at three quarters."""
 
@@ -53,9 +64,11 @@ def credentials_of(spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], 
 
 def no_token(error: Exception) -> PreflightError:
     """Returns the refusal of whoever gets no token, with the reason that Hadoop's client gives."""
+    said = str(error)
+    why = next((words for sign, words in _REASONS if sign in said), line_of_error(error))
     return PreflightError(
-        f"Kerberos: HDFS gives no token: {login_fault(error)}: get a ticket with kinit (klist shows it), or give a "
-        "principal and its keytab (submit.principal, submit.keytab; spark-submit --principal, --keytab)"
+        f"Kerberos: HDFS gives no token: {why}: get a ticket with kinit (klist shows it), or give a principal and its "
+        "keytab (submit.principal, submit.keytab; spark-submit --principal, --keytab)"
     )
 
 

@@ -24,9 +24,6 @@ from pyspark.sql.types import StructType
 Java: TypeAlias = Any
 """An object of the JVM."""
 
-_SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
-"""Java's options for a JVM of a few seconds."""
-
 
 def start_jvm() -> None:
     """Has PySpark start the JVM, or find the one of spark-submit, before there is a session."""
@@ -39,7 +36,7 @@ def bare_jvm(folders: Sequence[str], options: Sequence[str]) -> Iterator[Java]:
 
     Args:
         folders: On the class path before Spark's jars.
-        options: Of Java's command line, besides those of a JVM of a few seconds.
+        options: Of Java's command line.
 
     Raises:
         FileNotFoundError: there is no Java.
@@ -52,7 +49,7 @@ def bare_jvm(folders: Sequence[str], options: Sequence[str]) -> Iterator[Java]:
     try:
         gateway = JavaGateway.launch_gateway(
             classpath=os.pathsep.join([*folders, str(Path(pyspark.__file__).parent / "jars" / "*")]),
-            javaopts=[*_SHORT_LIVED, *options],
+            javaopts=list(options),
             java_path=java_path,
             die_on_exit=True,
             enable_auth=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from py4j.protocol import Py4JJavaError
@@ -13,6 +14,11 @@ _TICKET_ALONE = Path(__file__).with_name("ticket.jaas")
 """Has Java take the ticket of the user's cache. By its own default it would ask standard input for a password."""
 
 _OPTIONS = (
+    # It lives for a second.
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Xmx64m",
     f"-Djava.security.auth.login.config={_TICKET_ALONE}",
     "-Djavax.security.auth.useSubjectCredsOnly=false",
     # What py4j calls are classes behind public interfaces, in a package that Java keeps to itself. Java 8 knows no such
@@ -30,7 +36,9 @@ def spnego_by_jvm(host: str) -> bytes:
         OSError: there is no ticket, or the KDC gives none for the server.
         Py4JError: the JVM does not start.
     """
-    with bare_jvm([], _OPTIONS) as names:
+    realms = os.environ.get("KRB5_CONFIG")  # by which kinit found the KDC; Java has a word of its own for it
+    options = [*_OPTIONS, *([f"-Djava.security.krb5.conf={realms}"] if realms else [])]
+    with bare_jvm([], options) as names:
         gss = names.org.ietf.jgss
         manager = gss.GSSManager.getInstance()
         try:

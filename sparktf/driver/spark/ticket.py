@@ -9,7 +9,6 @@ import os
 import threading
 
 from sparktf.hadoop import HadoopConf
-from sparktf.knobs import KNOBS
 from sparktf.storage.credentials import (
     Credentials,
     FileCredentials,
@@ -20,6 +19,9 @@ from sparktf.storage.credentials import (
 )
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.tokens import parse_tokens, token_file
+
+_SHORT_LIVED = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx256m")
+"""Java's options for a JVM of a few seconds."""
 
 
 def command_file_systems() -> FileSystems:
@@ -82,13 +84,11 @@ class TicketCredentials:
 
         from sparktf.driver.spark.driver_tokens import no_token, spelled  # noqa: PLC0415
         from sparktf.driver.spark.jvm_tokens import tokens_by_ticket  # noqa: PLC0415
-        from sparktf.driver.spark.kerberos_wait import in_time  # noqa: PLC0415
         from sparktf.driver.spark.log import QUIET_LOG4J  # noqa: PLC0415
 
-        options = (f"-Dlog4j2.configurationFile={QUIET_LOG4J}",)
-        url, folder = self._hadoop.default_fs, os.environ["HADOOP_CONF_DIR"]
+        options = (*_SHORT_LIVED, f"-Dlog4j2.configurationFile={QUIET_LOG4J}")
         try:
-            self._user, content = in_time(lambda: tokens_by_ticket(url, folder, options), KNOBS.tokens_s)
+            self._user, content = tokens_by_ticket(self._hadoop.default_fs, os.environ["HADOOP_CONF_DIR"], options)
         except (Py4JError, OSError) as error:
             raise no_token(error) from error
         return token_file(spelled(parse_tokens(content), self._hadoop))
