@@ -61,8 +61,8 @@ class Knobs:
     resource_manager_call_s: float = 5.0  # deadline of a call to YARN's ResourceManager
     resource_manager_retry_s: float = 1.0  # interval of further calls to one that cannot be reached
     resource_manager_wait_s: float = 30  # longest wait for one; Hadoop's own default is 15 minutes
-    web_login_s: float = 12.0  # deadline of a login by Kerberos to a web server, with the JVM that it may need
-    login_again_s: float = 60.0  # after one that failed, time until the next: each question would wait for it
+    web_login_s: float = 15.0  # deadline of a login by Kerberos to a web server, with the JVM that it may need
+    web_login_again_s: float = 60.0  # after one that failed, time until the next: each question would wait for it
     kill_application_s: float = 60.0  # time for YARN to kill an application
     last_output_s: float = 1.0  # longest reading of spark-submit's pipe after its end: a grandchild may hold it open
     python_answer_s: float = 60.0  # time for a Python to tell its version and missing modules

@@ -7,6 +7,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -23,11 +24,13 @@ from sparktf.errors import ConfigError
 from sparktf.hadoop import HadoopConf, act_as
 from sparktf.results.time_limit import time_limit
 from sparktf.storage.file_systems import FileSystems
+from sparktf.submit.cluster_web import ClusterWeb
 from sparktf.submit.environment import hadoop_conf_dir
 from sparktf.submit.preflight import check_keytab
 from sparktf.submit.resource_managers import ResourceManagers, read_resource_managers
 from sparktf.submit.yarn import ResourceManagerApi, queue_of
 from sparktf.told import count_in_words, told
+from sparktf.trusted import trusted
 
 Inspection: TypeAlias = Callable[[], Diagnosis]
 
@@ -115,14 +118,18 @@ def _looks_at_cluster(
     config: JobConfig | None, hadoop: HadoopConf, managers: ResourceManagers | None
 ) -> dict[str, Inspection]:
     looks: dict[str, Inspection] = {}
+    trust = None
+    with suppress(ConfigError):  # of which other looks tell
+        trust = trusted(hadoop.properties)
+    web = ClusterWeb(trust)  # of all looks: one login
     if managers is not None:
-        api = ResourceManagerApi(managers)  # of both: one login
+        api = ResourceManagerApi(managers, web)
         looks["YARN"] = functools.partial(hadoop_cluster.look_at_yarn, config, managers, api)
         if config is not None:
             looks["queue"] = functools.partial(_queue, queue_of(config), api)
     if managers is not None or hadoop_cluster.is_remote(hadoop):
         looks["Kerberos"] = functools.partial(_kerberos, config, hadoop)
-        looks["clocks"] = functools.partial(_clocks, hadoop, managers)
+        looks["clocks"] = functools.partial(_clocks, hadoop, managers, web)
     return looks
 
 
@@ -141,8 +148,8 @@ def _kerberos(config: JobConfig | None, hadoop: HadoopConf) -> Diagnosis:
     return hadoop_cluster.judge_ticket(ticket, now, wanted=wanted, keytab=bool(keytab), limit=limit)
 
 
-def _clocks(hadoop: HadoopConf, managers: ResourceManagers | None) -> Diagnosis:
-    times = hadoop_cluster.look_at_clocks(hadoop, managers)
+def _clocks(hadoop: HadoopConf, managers: ResourceManagers | None, web: ClusterWeb) -> Diagnosis:
+    times = hadoop_cluster.look_at_clocks(hadoop, managers, web)
     return hadoop_cluster.judge_clocks(times, kerberos=hadoop_cluster.is_secured(hadoop.properties))
 
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import ssl
 import subprocess
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
@@ -26,10 +22,10 @@ from sparktf.results.time_limit import TimeLimit
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.ticket_cache import cached_ticket
+from sparktf.submit.cluster_web import ClusterWeb
 from sparktf.submit.resource_managers import ResourceManagers
 from sparktf.submit.yarn import Queues, ResourceManagerApi, YarnHost, queue_of, wait_for_resource_manager
 from sparktf.told import count_in_words
-from sparktf.trusted import trusted
 
 _CALL_S = 4.0
 """Limit of one question to a web server."""
@@ -286,35 +282,24 @@ class ServerTime(NamedTuple):
     ahead_s: float  # How much later it is there; the server tells whole seconds
 
 
-def look_at_clocks(hadoop: HadoopConf, managers: ResourceManagers | None) -> list[ServerTime]:
+def look_at_clocks(hadoop: HadoopConf, managers: ResourceManagers | None, web: ClusterWeb) -> list[ServerTime]:
     """Asks NameNodes and ResourceManagers for the time; those that do not answer are left out."""
     urls = list(managers.web) if managers is not None else []
     if urlsplit(hadoop.default_fs).scheme in HDFS_SCHEMES:
         with suppress(ConfigError):
             urls += [namenode.http for namenode in hadoop.namenodes(urlsplit(hadoop.default_fs).netloc)]
-    trust = None
-    if any(url.startswith("https:") for url in urls):
-        with suppress(ConfigError):  # of which others tell
-            trust = trusted(hadoop.properties)
-    times = (_time_of(url, trust) for url in dict.fromkeys(urls))
+    # One login tells enough, and YARN is asked by it anyway.
+    times = (_time_of(url, web, log_in=managers is None or url in managers.web) for url in dict.fromkeys(urls))
     return [found for found in times if found is not None]
 
 
-def _time_of(url: str, trust: ssl.SSLContext | None) -> ServerTime | None:
-    wanted, began_s = urllib.request.Request(url, method="HEAD"), time.time()
+def _time_of(url: str, web: ClusterWeb, *, log_in: bool) -> ServerTime | None:
     try:
-        with urllib.request.urlopen(wanted, timeout=_CALL_S, context=trust) as answer:
-            date = answer.headers.get("Date")
-    except urllib.error.HTTPError as error:  # also one that refuses us tells the time
-        date = error.headers.get("Date")
-    except OSError:
+        page = web.head(url, log_in=log_in)
+        told_s = parsedate_to_datetime(page.date or "").timestamp() + 0.5
+    except (OSError, ValueError, PreflightError):
         return None
-    ended_s = time.time()
-    try:
-        told_s = parsedate_to_datetime(date or "").timestamp() + 0.5
-    except ValueError:
-        return None
-    return ServerTime(urlsplit(url).hostname or url, told_s - (began_s + ended_s) / 2)
+    return ServerTime(urlsplit(url).hostname or url, told_s - page.asked_s)
 
 
 def judge_clocks(times: Sequence[ServerTime], *, kerberos: bool) -> Diagnosis:

@@ -156,6 +156,8 @@ class _Look:
             hosts = manager.hosts()
             if hosts is None:
                 manager.wait(lambda left_s: None, within_s=0.0)
+            if manager.refusal:
+                self.found.warnings.append(manager.refusal)
             room = room_on_yarn(self.config, self.slots, manager.step_mib, hosts)
             fits, nodes = room.forecast.fits, room.forecast.nodes
             if fits is not None and fits < nodes:

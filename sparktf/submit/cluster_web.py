@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import email.message
 import ssl
 import threading
 import time
@@ -10,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from http.client import HTTPResponse
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from sparktf.driver.spark.spnego import spnego_token
@@ -17,8 +19,19 @@ from sparktf.errors import PreflightError
 from sparktf.knobs import KNOBS
 
 _COOKIE = "hadoop.auth="
+_ALL = ""
+"""No server's name: a KDC that does not answer is silent for all of them."""
+
 _SERVERS_ON_THE_WAY = 2
 """The ResourceManager that stands by sends on to the active one; each wants its own login."""
+
+
+class Page(NamedTuple):
+    """An answer of a web server."""
+
+    body: bytes
+    date: str | None  # The server's time when it answered, as HTTP writes it; None if it does not tell
+    asked_s: float  # Ours, in seconds since 1970: the middle of the question
 
 
 class ClusterWeb:
@@ -47,10 +60,26 @@ class ClusterWeb:
             OSError: the server does not answer, or refuses.
             PreflightError: it wants a login by Kerberos, which fails.
         """
+        return self._page(url, "GET").body
+
+    def head(self, url: str, *, log_in: bool = True) -> Page:
+        """Returns an answer without its body, also of a server that refuses. Raises as `read` else.
+
+        Args:
+            log_in: False to leave it at the refusal where a server asks for that.
+        """
+        began_s = time.time()
+        try:
+            return self._page(url, "HEAD") if log_in else self._asked(url, {}, "HEAD")
+        except urllib.error.HTTPError as error:
+            error.close()
+            return _page(b"", error.headers, began_s)
+
+    def _page(self, url: str, method: str) -> Page:
         for _ in range(_SERVERS_ON_THE_WAY):
             known = dict(self._cookies.of)
             try:
-                return self._asked(url, {})
+                return self._asked(url, {}, method)
             except urllib.error.HTTPError as error:
                 with error:
                     if not _wants_kerberos(error):
@@ -59,23 +88,25 @@ class ClusterWeb:
             with self._lock:
                 if self._cookies.of.get(_server(at)) == known.get(_server(at)):  # else another thread has logged in
                     self._log_in(at)
-        return self._asked(url, {})
+        return self._asked(url, {}, method)
 
     def _log_in(self, url: str) -> None:
-        refused, since_s = self._refused.get(_server(url), (None, 0.0))
-        if refused is not None and time.monotonic() - since_s < KNOBS.login_again_s:
-            raise refused
+        for server in (_server(url), _ALL):
+            refused, since_s = self._refused.get(server, (None, 0.0))
+            if refused is not None and time.monotonic() - since_s < KNOBS.web_login_again_s:
+                raise refused
         try:
             self._ask_by_token(url)
         except PreflightError as error:
-            self._refused[_server(url)] = error, time.monotonic()
+            silent = isinstance(error.__cause__, TimeoutError)
+            self._refused[_ALL if silent else _server(url)] = error, time.monotonic()
             raise
 
     def _ask_by_token(self, url: str) -> None:
         host = urlsplit(url).hostname or ""
         token = base64.b64encode(self._token(host)).decode()
         try:
-            self._asked(url, {"Authorization": f"Negotiate {token}"})
+            self._asked(url, {"Authorization": f"Negotiate {token}"}, "HEAD")
         except urllib.error.HTTPError as error:
             with error:
                 if _server(error.url) != _server(url):
@@ -86,12 +117,12 @@ class ClusterWeb:
                 f"Kerberos: {host} refuses the ticket ({error.code}): klist shows whose it is, and kinit gets another"
             ) from None
 
-    def _asked(self, url: str, headers: Mapping[str, str]) -> bytes:
-        request = urllib.request.Request(url)
+    def _asked(self, url: str, headers: Mapping[str, str], method: str) -> Page:
+        request, began_s = urllib.request.Request(url, method=method), time.time()
         for name, value in headers.items():
             request.add_unredirected_header(name, value)  # else the server that a redirect names would get it, too
         with self._opener.open(request, timeout=KNOBS.resource_manager_call_s) as answer:
-            return bytes(answer.read())
+            return _page(answer.read(), answer.headers, began_s)
 
 
 class _Cookies(urllib.request.BaseHandler):
@@ -115,6 +146,10 @@ class _Cookies(urllib.request.BaseHandler):
         return response
 
     https_request, https_response = http_request, http_response
+
+
+def _page(body: bytes, headers: email.message.Message, began_s: float) -> Page:
+    return Page(body, headers.get("Date"), (began_s + time.time()) / 2)
 
 
 def _server(url: str) -> str:

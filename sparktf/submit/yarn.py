@@ -95,9 +95,14 @@ class YarnHost:
 class ResourceManagerApi:
     """The REST API. It may be closed by a login or a firewall: then its answers are None."""
 
-    def __init__(self, managers: ResourceManagers) -> None:
+    def __init__(self, managers: ResourceManagers, web: ClusterWeb | None = None) -> None:
+        """Asks for nothing yet.
+
+        Args:
+            web: Has logins of other questions; its own by default.
+        """
         self._managers = managers
-        self._web = ClusterWeb(managers.trust)
+        self._web = web or ClusterWeb(managers.trust)
         self.refusal = ""
         """Why the last question was not answered, where a login by Kerberos failed."""
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 import yaml
@@ -16,9 +13,10 @@ from cluster.submission import SPARKTF, digits_config, environment_of
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
+from sparktf.config.load import parse_config
+from sparktf.errors import ConfigError
 from sparktf.storage.ticket_cache import ticket_in
-from sparktf.submit.resource_managers import read_resource_managers
-from sparktf.submit.yarn import ResourceManagerApi
+from sparktf.submit.cluster_manager import YarnManager
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -68,34 +66,32 @@ def test_each_way_not_to_be_let_in_is_told_in_one_line(secured: MiniHadoop, tmp_
     assert cut_off.startswith("Kerberos: HDFS gives no token: the KDC refuses connections: see whether it is up")
 
 
-def test_yarns_rest_api_is_asked_by_the_ticket_of_the_user(secured: MiniHadoop, tmp_path: Path) -> None:
-    """Of the queue YARN's REST API alone tells, and it answers nobody without a login."""
+def test_doctor_asks_yarn_by_the_ticket_of_its_user(secured: MiniHadoop, tmp_path: Path) -> None:
     config = tmp_path / "c.yaml"
     config.write_text(yaml.safe_dump(digits_config(tmp_path, "/lake/digits", output={"path": "/user/alice/runs"})))
     variables = {**environment_of(secured), **secured.environment(user="alice")}
-    with secured.inside(), ExitStack() as stack:
-        doctor, submit = (
-            stack.enter_context(
-                subprocess.Popen([*SPARKTF, *line, str(config)], env=variables, stdout=PIPE, stderr=PIPE, text=True)
-            )
-            for line in (["doctor", "--json", "--config"], ["submit", "--set", "submit.queue=nights"])
-        )
-        refused, said = submit.communicate(timeout=100)[1], doctor.communicate(timeout=100)[0]
-    assert submit.returncode == 2
-    assert refused.splitlines()[-1] == "submit.queue: nights does not exist in YARN: name one of default"
-    found = {one["subject"]: (one["mark"], one["found"]) for one in json.loads(said)["diagnoses"]}
+    done = secured.run([*SPARKTF, "doctor", "--json", "--config", str(config)], env=variables, user="alice")
+    found = {one["subject"]: (one["mark"], one["found"]) for one in json.loads(done.stdout)["diagnoses"]}
     assert found["queue"] == ("ok", "root.default is running")
-    assert found["YARN"][0] == "ok"
+    assert found["YARN"][0] == found["clocks"][0] == "ok"  # who is refused is not told the time
     assert "2 hosts, 16,384 MiB" in found["YARN"][1]
-    assert "hadoop.auth" not in said + refused
+    assert "hadoop.auth" not in done.stdout + done.stderr
 
 
-def test_whoever_has_no_ticket_is_told_so_in_a_line(secured: MiniHadoop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KRB5CCNAME", secured.environment(user=None)["KRB5CCNAME"])
-    api = ResourceManagerApi(read_resource_managers(secured.conf_dir()))
+def test_a_submission_asks_yarn_and_is_told_why_it_gets_no_answer(
+    secured: MiniHadoop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of queues YARN's REST API alone tells, and it answers nobody without a login."""
+    config = parse_config(yaml.safe_dump(digits_config(tmp_path, "/lake", submit={"queue": "nights"})))
+    for key, value in secured.environment(user="alice").items():
+        monkeypatch.setenv(key, value)
     with secured.inside():
-        assert api.nodes() is None
-    assert api.refusal == (
+        with pytest.raises(ConfigError, match="nights does not exist in YARN: name one of default"):
+            YarnManager().check(config)
+        monkeypatch.setenv("KRB5CCNAME", secured.environment(user=None)["KRB5CCNAME"])
+        manager = YarnManager()
+        manager.check(config)
+    assert manager.refusal == (
         f"Kerberos: there is no login to {secured.config.master.fqdn}: there is no ticket, or it has expired: get a "
         "ticket with kinit (klist shows it)"
     )

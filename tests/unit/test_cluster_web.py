@@ -16,7 +16,7 @@ import pytest
 
 from sparktf.driver.spark import spnego
 from sparktf.driver.spark.kerberos_reasons import login_fault
-from sparktf.driver.spark.kerberos_wait import in_time
+from sparktf.driver.spark.kerberos_wait import answer_in_time
 from sparktf.errors import PreflightError
 from sparktf.knobs import KNOBS
 from sparktf.submit.cluster_web import ClusterWeb
@@ -45,12 +45,15 @@ class Guard(http.server.BaseHTTPRequestHandler):
         else:
             self._answer(200, headers, b'{"nodes": null}')
 
+    do_HEAD = do_GET
+
     def _answer(self, code: int, headers: dict[str, str], body: bytes = b"") -> None:
         self.send_response(code)
         for key, value in {**headers, "Content-Length": str(len(body))}.items():
             self.send_header(key, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command == "GET":
+            self.wfile.write(body)
 
     def log_message(self, *args: object) -> None:
         del args
@@ -129,13 +132,25 @@ def test_a_login_that_fails_is_told_and_not_tried_by_each_question(
         tried.append(host)
         raise PreflightError("Kerberos: there is no ticket")
 
-    api = ResourceManagerApi(ResourceManagers((), (active.url,), None))
-    api._web = ClusterWeb(None, nothing)
+    api = ResourceManagerApi(ResourceManagers((), (active.url,), None), ClusterWeb(None, nothing))
     assert (api.nodes(), api.queues(), api.refusal) == (None, None, "Kerberos: there is no ticket")
     assert tried == ["127.0.0.1"]
-    monkeypatch.setattr(KNOBS, "login_again_s", 0.0)
+    monkeypatch.setattr(KNOBS, "web_login_again_s", 0.0)
     assert api.nodes() is None
     assert len(tried) == 2
+
+
+def test_a_silent_kdc_is_not_asked_for_each_server(active: GuardedServer) -> None:
+    tried: list[str] = []
+
+    def silent(host: str) -> bytes:
+        tried.append(host)
+        raise PreflightError("Kerberos: no answer") from TimeoutError()
+
+    with ExitStack() as stack:
+        other = stack.enter_context(serving(GuardedServer("other's")))
+        api = ResourceManagerApi(ResourceManagers((), (active.url, other.url), None), ClusterWeb(None, silent))
+        assert (api.nodes(), api.refusal, len(tried)) == (None, "Kerberos: no answer", 1)
 
 
 def test_a_ticket_that_is_refused_is_named_without_it(active: GuardedServer) -> None:
@@ -152,7 +167,7 @@ def test_a_silent_kdc_is_waited_for_no_longer_than_told(monkeypatch: pytest.Monk
         spnego.spnego_token("nn")
     silent.set()
     with pytest.raises(ZeroDivisionError):
-        in_time(lambda: 1 // 0, 5.0)
+        answer_in_time(lambda: 1 // 0, 5.0)
 
 
 def test_without_a_way_to_log_in_both_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,8 @@ from sparktf.driver.spark.differences import SparkBuild
 from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
 from sparktf.results.time_limit import TimeLimit
+from sparktf.storage.local import LocalStorage
+from sparktf.submit.cluster_web import ClusterWeb
 from sparktf.submit.resource_managers import ResourceManagers
 from sparktf.submit.yarn import Queue, Queues, YarnHost, parse_queues
 
@@ -298,9 +302,22 @@ def late_server() -> Iterator[str]:
 
 def test_the_clock_of_a_server_that_refuses_us_is_read_too(late_server: str) -> None:
     managers = ResourceManagers(("rm:8032",), (late_server, f"http://127.0.0.1:{closed_port()}"), None)
-    (found,) = hadoop_cluster.look_at_clocks(HadoopConf(), managers)
+    (found,) = hadoop_cluster.look_at_clocks(HadoopConf(), managers, ClusterWeb(None))
     assert found.host == "127.0.0.1"
     assert found.ahead_s == pytest.approx(-3600, abs=30)
+
+
+def test_without_a_configuration_the_home_of_the_principal_is_looked_at_whoever_the_process_runs_as(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "user/alice").mkdir(parents=True)
+    systems: Any = SimpleNamespace(
+        credentials=SimpleNamespace(user=lambda: "alice"),
+        normalise=lambda path: f"{tmp_path}{path}",
+        open=lambda path, deadline_s: LocalStorage(""),
+    )
+    found = hadoop_cluster.look_at_output(None, lambda: systems)
+    assert (found.mark, found.found) == ("ok", f"{tmp_path}/user/alice can be written")
 
 
 def test_a_control_port_that_is_taken_is_named() -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 
-def in_time(call: Callable[[], _T], limit_s: float) -> _T:
+def answer_in_time(call: Callable[[], _T], limit_s: float) -> _T:
     """Returns the result of a call, or raises its error. A call that is late goes on, and nobody waits for it.
 
     Args:

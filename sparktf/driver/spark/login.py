@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from py4j.protocol import Py4JError
 
-from sparktf.driver.spark import kerberos_wait
 from sparktf.driver.spark.kerberos_reasons import GET_A_TICKET, login_fault
+from sparktf.driver.spark.kerberos_wait import answer_in_time
 from sparktf.errors import PreflightError
 from sparktf.knobs import KNOBS
 
@@ -32,7 +32,7 @@ def tokens_in_time(ask: Callable[[], T]) -> T:
         PreflightError: there is no token to be had, or no answer in time.
     """
     try:
-        return kerberos_wait.in_time(ask, KNOBS.login_s)
+        return answer_in_time(ask, KNOBS.login_s)
     except TimeoutError as error:
         raise PreflightError(
             f"Kerberos: neither the KDC nor HDFS answers within {KNOBS.login_s:g} s: see whether they are up, and "

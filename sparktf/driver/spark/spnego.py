@@ -9,7 +9,7 @@ import importlib
 from types import ModuleType
 
 from sparktf.driver.spark.kerberos_reasons import login_fault
-from sparktf.driver.spark.kerberos_wait import in_time
+from sparktf.driver.spark.kerberos_wait import answer_in_time
 from sparktf.errors import PreflightError
 from sparktf.knobs import KNOBS
 
@@ -23,7 +23,7 @@ def spnego_token(host: str) -> bytes:
         PreflightError: there is no ticket, no way to use it, or no answer of the KDC in time.
     """
     try:
-        return in_time(lambda: _token(host), KNOBS.web_login_s)
+        return answer_in_time(lambda: _token(host), KNOBS.web_login_s)
     except TimeoutError as error:
         raise _refusal(host, str(error)) from error
 
