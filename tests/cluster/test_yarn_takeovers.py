@@ -159,8 +159,8 @@ class Run(Submission):
     def assert_is_done(self, table: pa.Table) -> None:  # type: ignore[override]
         """Asserts that it has made of the rows what it would have made undisturbed, and has stored and published it."""
         assert self.wait(100) == 0, self.output()
-        assert self.ended_application().final_status == "SUCCEEDED"
         result = self.result("r")
+        assert self._hadoop.yarn.ended_application(result.application).final_status == "SUCCEEDED"
         assert [(e.planned, e.fed, e.trained) for e in result.rows[-1:]] == [(ROWS, ROWS, ROWS)]
         assert (result.steps, result.rows_trained) == (EPOCHS, EPOCHS * ROWS)
         storage = FileSystems(HadoopConf.from_folder(self._hadoop.conf_dir())).open("/runs")
@@ -232,6 +232,10 @@ def test_a_preempted_executor_costs_no_attempt_and_is_waited_for(
         run.assert_went_on(before, workers=2)
 
 
+@pytest.mark.more(
+    "cluster/test_yarn_takeovers.py::test_a_preempted_executor_costs_no_attempt_and_is_waited_for",
+    "unit/test_gang.py::test_what_was_taken_back_is_waited_for_as_long_as_the_first_nodes_unless_fewer_are_enough",
+)
 @pytest.mark.timeout(300)
 def test_a_run_whose_executor_is_preempted_for_longer_goes_on_smaller(
     pair: MiniHadoop, lake: pa.Table, tmp_path: Path
@@ -249,6 +253,10 @@ def test_a_run_whose_executor_is_preempted_for_longer_goes_on_smaller(
         run.assert_went_on(before, workers=1)
 
 
+@pytest.mark.more(
+    "cluster/test_yarn_takeovers.py::test_a_preempted_executor_costs_no_attempt_and_is_waited_for",
+    "unit/test_lost_executors.py::test_the_cluster_took_it_back",
+)
 @pytest.mark.timeout(300)
 def test_a_host_that_is_decommissioned_costs_no_attempt(
     pair: MiniHadoop, lake: pa.Table, tmp_path: Path, excludes: Path
@@ -299,6 +307,10 @@ ALLOCATED = {
 }
 
 
+@pytest.mark.more(
+    "integration/test_dynamic_allocation.py::test_a_gang_keeps_its_executors_outlives_one_and_gives_all_back",
+    "cluster/test_yarn_eight_nights.py::test_two_nights_and_the_morning_after",
+)
 @pytest.mark.timeout(300)
 def test_spark_submit_with_dynamic_allocation_trains_each_row_once_and_gives_all_back(
     pair: MiniHadoop, lake: pa.Table, tmp_path: Path
@@ -306,7 +318,7 @@ def test_spark_submit_with_dynamic_allocation_trains_each_row_once_and_gives_all
     program = (*plain_line("jobs/train.py", {**SMALL_CONF, **ALLOCATED}), "--config")
     with Run(pair, tmp_path / "run", "allocated", "direct", "client", program=program) as run:
         run.watch.held(2)
-        application = run.application().id
+        [application] = [found.id for found in pair.yarn.applications() if not found.has_ended]
 
         def too_many() -> str:
             count = len({process.info["environ"]["CONTAINER_ID"] for process in containers_of(application)})
