@@ -188,7 +188,7 @@ class Run:
             if self._state is RunState.DONE:
                 return
             self._take(RunEvent.AGAIN)
-            follows = self._restarts.failed(attempt.failures)
+            follows = self._restarts.failed(attempt.failures, self._need_committer().step)
             self._display.say(follows.said, "red")
             if follows.end is not None:
                 raise follows.end.to_error()

@@ -38,7 +38,8 @@ def test_a_job_that_spark_submit_starts_trains_on_this_spark(hadoop: MiniHadoop,
             folder = tmp_path / f"{tmp_path.name}-{mode}"
             folder.mkdir()
             program = (*plain_line("jobs/train.py", {**CONF, "spark.submit.deployMode": mode}), "--config")
-            job = digits_config(folder, lake)
+            # Wherever the workers are, they are to train the same.
+            job = digits_config(folder, lake, data={"locality": False}, cluster={"threads": 1})
             begun[mode] = stack.enter_context(Submission(hadoop, folder, job, "--run-id", "r", program=program))
         codes = {mode: submission.wait() for mode, submission in begun.items()}
         assert codes == dict.fromkeys(MODES, 0), "\n".join(submission.output() for submission in begun.values())
@@ -51,4 +52,5 @@ def test_a_job_that_spark_submit_starts_trains_on_this_spark(hadoop: MiniHadoop,
         application = hadoop.yarn.ended_application(result.application)
         assert application.final_status == "SUCCEEDED"
     said = [begun["client"].output(), hadoop.aggregated_logs(results["cluster"].application)]
+    assert results["client"].metrics == results["cluster"].metrics
     assert all(f"Running Spark version {pyspark.__version__}" in text for text in said)

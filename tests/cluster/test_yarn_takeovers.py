@@ -6,18 +6,21 @@ import json
 import os
 import re
 import shutil
+import sys
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cluster.submission import REPO, SMALL_CONF, Submission
+from cluster.containers import containers_of, processes_of
+from cluster.submission import REPO, SMALL_CONF, SPARKTF, Submission, plain_line
 from integration.rows import job, write_rows
 from integration.watch import Watch
 from integration.weights import descended, weights_of
@@ -52,11 +55,22 @@ QUEUES = {
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[MiniHadoop]:
+def excludes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the hosts that the ResourceManager is to do without: none at first."""
+    file = tmp_path_factory.mktemp("yarn") / "excludes"
+    file.touch()
+    return file
+
+
+@pytest.fixture(scope="module")
+def pair(excludes: Path) -> Iterator[MiniHadoop]:
     """A cluster with a pair of NameNodes, `master` the active one, and two queues; with the test inside its network."""
     name = f"test-{os.getpid()}-pair"
     settings = tuple(QUEUES.items())
-    config = ClusterConfig(name, hosts=2, host_memory_mib=8192, host_vcores=16, settings=settings, namenodes=2)
+    excluded = (("yarn.resourcemanager.nodes.exclude-path", str(excludes)),)
+    config = ClusterConfig(
+        name, hosts=2, host_memory_mib=8192, host_vcores=16, settings=settings + excluded, namenodes=2
+    )
     try:
         cluster = up(config, print)
         with cluster.inside():
@@ -68,7 +82,21 @@ def pair() -> Iterator[MiniHadoop]:
 class Run(Submission):
     """A run of two workers that keep books: each epoch is one update of all rows, whose order makes no difference."""
 
-    def __init__(self, hadoop: MiniHadoop, folder: Path, name: str, mode: str, deploy_mode: str, **train: int) -> None:
+    def __init__(
+        self,
+        hadoop: MiniHadoop,
+        folder: Path,
+        name: str,
+        mode: str,
+        deploy_mode: str,
+        *,
+        smaller: bool = False,
+        memory_mib: int = 1024,
+        conf: Mapping[str, str] = MappingProxyType({}),
+        program: Sequence[str] = (*SPARKTF, "submit"),
+        **train: int,
+    ) -> None:
+        """Submits it. `smaller`: it goes on with one worker where the other does not come back within seconds."""
         shutil.copytree(REPO / "tests/integration/cases", folder / "cases")
         self.watch = Watch(folder / "books")
         self.watch.hold()
@@ -79,7 +107,13 @@ class Run(Submission):
             name=name,
             params=self.watch.params(hold_at=2),
             data={"mode": mode, "cache": "off"},
-            cluster={"workers": 2, "min_workers": 2, "trainer_memory_mib": 1024, "placement": "any"},
+            cluster={
+                "workers": 2,
+                "min_workers": 1 if smaller else 2,
+                "trainer_memory_mib": memory_mib,
+                "placement": "any",
+            },
+            timeouts={"replace": 5} if smaller else {},
             train={"batch_size": 2 * ROWS, "epochs": EPOCHS, **train},  # no node has more rows than its half of a batch
             publish={},
             submit={
@@ -87,11 +121,26 @@ class Run(Submission):
                 "executor_memory_mib": 512,
                 "executor_cores": 2,
                 "deploy_mode": deploy_mode,
-                "conf": SMALL_CONF,
+                "conf": {**SMALL_CONF, **conf},
             },
         )
         self._name, self._folder = name, folder
-        super().__init__(hadoop, folder, config, "--run-id", "r")
+        super().__init__(hadoop, folder, config, "--run-id", "r", program=program)
+
+    def held_after_a_commit(self) -> list[int]:
+        """Waits until both workers wait in their second update, and the first is stored; returns their pids."""
+        held = self.watch.held(2)
+        wait_for("the first checkpoint is committed", lambda: "" if self.has_checkpoint() else "it is not", 60)
+        return [worker.pid for worker in held]
+
+    def assert_went_on(self, before: Sequence[int], workers: int) -> None:
+        """Asserts that it went on from the first update with so many workers, each row once an epoch."""
+        after = [pid for pid in self.watch.pids() if pid not in before]
+        assert len(after) == workers
+        found = self.watch.ids(before, updates=1) + self.watch.ids(after)
+        assert found == Counter(dict.fromkeys(range(1, ROWS + 1), EPOCHS))
+        attempts = self.result("r").attempts
+        assert [(a.workers, a.from_step, a.to_step) for a in attempts][1:] == [(workers, 1, EPOCHS)]
 
     def has_checkpoint(self) -> bool:
         """Whether a checkpoint is committed."""
@@ -110,8 +159,8 @@ class Run(Submission):
     def assert_is_done(self, table: pa.Table) -> None:  # type: ignore[override]
         """Asserts that it has made of the rows what it would have made undisturbed, and has stored and published it."""
         assert self.wait(100) == 0, self.output()
-        assert self.ended_application().final_status == "SUCCEEDED"
         result = self.result("r")
+        assert self._hadoop.yarn.ended_application(result.application).final_status == "SUCCEEDED"
         assert [(e.planned, e.fed, e.trained) for e in result.rows[-1:]] == [(ROWS, ROWS, ROWS)]
         assert (result.steps, result.rows_trained) == (EPOCHS, EPOCHS * ROWS)
         storage = FileSystems(HadoopConf.from_folder(self._hadoop.conf_dir())).open("/runs")
@@ -172,12 +221,7 @@ def test_a_preempted_executor_costs_no_attempt_and_is_waited_for(
     pair: MiniHadoop, lake: pa.Table, tmp_path: Path
 ) -> None:
     with Run(pair, tmp_path / "run", "preempted", "direct", "client", max_attempts=1) as run, ExitStack() as stack:
-        before = run.watch.held(2)
-        wait_for(
-            "the first checkpoint is committed",
-            lambda: "" if run.has_checkpoint() else "it is not",
-            60,
-        )
+        before = run.held_after_a_commit()
         sleepers = [stack.enter_context(sleeper(pair, "urgent", 2048)) for _ in range(6)]
         run.wait_for(r"^the cluster took a node back.*Container .* was preempted")
         run.watch.release()
@@ -185,11 +229,107 @@ def test_a_preempted_executor_costs_no_attempt_and_is_waited_for(
         stack.close()
         assert sleepers
         run.assert_is_done(lake)
-        pids = [held.pid for held in before]
-        after = [pid for pid in run.watch.pids() if pid not in pids]
-        found = run.watch.ids(pids, updates=1) + run.watch.ids(after)
-        assert found == Counter(dict.fromkeys(range(1, ROWS + 1), EPOCHS))
-        assert [(a.from_step, a.to_step) for a in run.result("r").attempts][1:] == [(1, EPOCHS)]
+        run.assert_went_on(before, workers=2)
+
+
+@pytest.mark.more(
+    "cluster/test_yarn_takeovers.py::test_a_preempted_executor_costs_no_attempt_and_is_waited_for",
+    "unit/test_gang.py::test_what_was_taken_back_is_waited_for_as_long_as_the_first_nodes_unless_fewer_are_enough",
+)
+@pytest.mark.timeout(300)
+def test_a_run_whose_executor_is_preempted_for_longer_goes_on_smaller(
+    pair: MiniHadoop, lake: pa.Table, tmp_path: Path
+) -> None:
+    with (
+        Run(pair, tmp_path / "run", "smaller", "direct", "client", smaller=True, max_attempts=1) as run,
+        ExitStack() as stack,
+    ):
+        before = run.held_after_a_commit()
+        for _ in range(6):
+            stack.enter_context(sleeper(pair, "urgent", 2048))
+        run.wait_for(r"^the cluster took a node back.*Container .* was preempted")
+        run.watch.release()
+        run.assert_is_done(lake)
+        run.assert_went_on(before, workers=1)
+
+
+@pytest.mark.more(
+    "cluster/test_yarn_takeovers.py::test_a_preempted_executor_costs_no_attempt_and_is_waited_for",
+    "unit/test_lost_executors.py::test_the_cluster_took_it_back",
+)
+@pytest.mark.timeout(300)
+def test_a_host_that_is_decommissioned_costs_no_attempt(
+    pair: MiniHadoop, lake: pa.Table, tmp_path: Path, excludes: Path
+) -> None:
+    # Of each host, one has room for one worker only.
+    conf = {"spark.decommission.enabled": "true", "spark.yarn.executor.decommission.enabled": "true"}
+    with Run(
+        pair,
+        tmp_path / "run",
+        "decommissioned",
+        "direct",
+        "client",
+        smaller=True,
+        memory_mib=4096,
+        conf=conf,
+        max_attempts=1,
+    ) as run:
+        before = run.held_after_a_commit()
+        application = _ask("GET", f"{pair.yarn.url}/ws/v1/cluster/apps/{run.application().id}")["app"]
+        of_master = application["amHostHttpAddress"].partition(":")[0]
+        [other] = [host for host in pair.config.workers if host.fqdn != of_master]
+        excludes.write_text(f"{other.fqdn}\n", encoding="ascii")
+        try:
+            pair.tool("rmadmin", "-refreshNodes", "-g", "5", "-server")
+            run.wait_for(r"^the cluster took a node back.*decommission")
+            run.watch.release()
+            run.assert_is_done(lake)
+            run.assert_went_on(before, workers=1)
+        finally:
+            excludes.write_text("", encoding="ascii")
+            pair.tool("rmadmin", "-refreshNodes")
+            up(pair.config, print)
+
+
+ALLOCATED = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.initialExecutors": "0",
+    "spark.dynamicAllocation.executorIdleTimeout": "5s",
+    "spark.pyspark.python": sys.executable,
+    "spark.pyspark.driver.python": sys.executable,
+    "spark.submit.deployMode": "client",
+    "spark.executor.memory": "512m",
+    "spark.executor.memoryOverhead": "1664m",
+    "spark.executor.cores": "1",
+    "spark.driver.memory": "512m",
+}
+
+
+@pytest.mark.more(
+    "integration/test_dynamic_allocation.py::test_a_gang_keeps_its_executors_outlives_one_and_gives_all_back",
+    "cluster/test_yarn_eight_nights.py::test_two_nights_and_the_morning_after",
+)
+@pytest.mark.timeout(300)
+def test_spark_submit_with_dynamic_allocation_trains_each_row_once_and_gives_all_back(
+    pair: MiniHadoop, lake: pa.Table, tmp_path: Path
+) -> None:
+    program = (*plain_line("jobs/train.py", {**SMALL_CONF, **ALLOCATED}), "--config")
+    with Run(pair, tmp_path / "run", "allocated", "direct", "client", program=program) as run:
+        run.watch.held(2)
+        [application] = [found.id for found in pair.yarn.applications() if not found.has_ended]
+
+        def too_many() -> str:
+            count = len({process.info["environ"]["CONTAINER_ID"] for process in containers_of(application)})
+            return "" if count == 3 else f"there are {count}"  # the master's, and one for each worker
+
+        wait_for("spare executors are given back, and only they", too_many, 90)
+        run.watch.release()
+        run.assert_is_done(lake)
+        assert len(run.result("r").attempts) == 1
+        assert run.watch.ids(run.watch.pids()) == Counter(dict.fromkeys(range(1, ROWS + 1), EPOCHS))
+        wait_for("no process is left", lambda: "; ".join(processes_of(application)), 60)
 
 
 @contextmanager

@@ -41,5 +41,11 @@ CASES = [
     Case("a driver that stood still has heard nobody", 2, "driver-pauses", "nothing had happened to it"),
     Case("it is fed again once nobody has any of it", 842, None, "are held by no worker"),
     Case("a node that was taken back costs no attempt", 5, "node-preempted", "ended for a node that was taken back"),
+    Case(
+        "a run whose nodes are taken back again and again, and which gets nowhere, is given up",
+        5,
+        "node-preempted",
+        "was not given up at step 0",
+    ),
     Case("a run's row is its owner's", 969, None, "had taken the run over"),
 ]

@@ -16,6 +16,7 @@ from simulation.evaluating import DOUBT, WEIGHTS, loss_of, values_of
 from simulation.hub import CUT, EPOCH_S
 from simulation.strategies import PARAMETER_SERVER
 
+from sparktf.driver.attempt import restart
 from sparktf.driver.attempt.commits import epoch_of
 from sparktf.errors import ErrorRecord, LinkCutError, Verdict
 from sparktf.results.keep import Evaluation
@@ -132,10 +133,25 @@ def told(world: World, submission: Submission) -> Iterator[str]:
         yield f"{name} refused rows: {submission.error}"
     yield from _attempts(world, submission, result)
     preempted = "node-preempted" in world.faults.kinds
-    if preempted and submission.error.startswith(("NodeLostError", "PeerLostError")):
-        yield f"{name} ended for a node that was taken back: {submission.error}"
+    if preempted:
+        yield from _takeovers(submission, result)
     if len(result.attempts) > world.config.train.max_attempts and not preempted:
         yield f"{name} made {len(result.attempts)} attempts"
+
+
+def _takeovers(submission: Submission, result: RunResult) -> Iterator[str]:
+    """Yields what is wrong with the end of a driver whose nodes were taken back, which nothing else happened to."""
+    name, least = submission.process.name, restart.IN_VAIN
+    given_up = f"the cluster took nodes back {least} times and no checkpoint was stored between" in submission.error
+    if given_up and len({attempt.from_step for attempt in result.attempts[1 - least :]}) > 1:
+        yield f"{name} was given up, and got on: {submission.error}"
+    if not given_up and submission.error.startswith(("NodeLostError", "PeerLostError")):
+        yield f"{name} ended for a node that was taken back: {submission.error}"
+    for begun in range(len(result.attempts) - least):
+        in_vain = result.attempts[begun : begun + least]
+        steps = {attempt.from_step for attempt in result.attempts[begun + 1 : begun + least + 1]}
+        if len(steps) == 1 and all(attempt.root_cause and attempt.root_cause.taken_back for attempt in in_vain):
+            yield f"{name} was not given up at step {steps.pop()}, with nodes taken back {least} times"
 
 
 def _attempts(world: World, submission: Submission, result: RunResult) -> Iterator[str]:

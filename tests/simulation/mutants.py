@@ -224,6 +224,11 @@ MUTANTS = (
         {"sparktf.driver.attempt.restart.reason_taken_back": lambda cause, taken_back: ""},
         only="node-preempted",
     ),
+    Mutant(
+        "a run whose nodes are taken back again and again, and which gets nowhere, is given up",
+        {"sparktf.driver.attempt.restart.given_up": lambda cause, in_vain: None},
+        only="node-preempted",
+    ),
     Mutant("a split is leased to one node", {"sparktf.driver.attempt.rows.ledger.Ledger.lease": _anybodys_lease}),
     Mutant(
         "a split has as many rows as its feeder says", {"sparktf.feed.channel.server.SplitServer.do_put": _any_count}

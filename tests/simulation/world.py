@@ -46,6 +46,9 @@ _SUBMISSIONS = 6
 _PATIENCE = 2
 """So many more there are once nothing goes wrong any more."""
 
+_IN_VAIN = 2
+"""Attempts that the cluster ends with no checkpoint between, after which a run is given up: few seeds have more."""
+
 _HAIR_S = 1e-6
 """More than what a sum of times may be off by."""
 
@@ -631,5 +634,6 @@ def _in_simulation(world: World) -> Iterator[None]:
         mock.patch("sparktf.driver.run.show_config", lambda config: json.dumps({"name": config.name})),
         mock.patch("sparktf.driver.gang.reserved.installed_versions", dict),
         mock.patch("sparktf.driver.run.print_result", lambda console, result: None),
+        mock.patch("sparktf.driver.attempt.restart.IN_VAIN", _IN_VAIN),
     ):
         yield

@@ -211,7 +211,7 @@ def test_an_attempt_whose_node_was_taken_back_does_not_count(failures: list[Erro
     restarts = restart.Restarts(2)
     for _ in range(5):
         restarts.look({"worker 1": TAKEN})
-        follows = restarts.failed(failures)
+        follows = restarts.failed(failures, 0)
         if not said:
             assert (follows.counts, restarts.why) == (True, restart.Why.LOST)
             return
@@ -222,8 +222,33 @@ def test_an_attempt_whose_node_was_taken_back_does_not_count(failures: list[Erro
         )
         assert restarts.why is restart.Why.TAKEN_BACK
     restarts.look({})
-    assert restarts.failed([lost(1.0)]).said == "attempt 1 of 2 failed: at 1"
-    assert restarts.failed([lost(1.0)]).end is not None
+    assert restarts.failed([lost(1.0)], 0).said == "attempt 1 of 2 failed: at 1"
+    assert restarts.failed([lost(1.0)], 0).end is not None
+
+
+def test_a_run_whose_nodes_are_taken_back_again_and_again_ends_unless_it_gets_on() -> None:
+    restarts = restart.Restarts(1)
+
+    def taken_back(step: int) -> ErrorRecord | None:
+        follows = restarts.failed([lost(1.0, taken_back=True)], step)
+        assert not follows.counts
+        return follows.end
+
+    steps = [step for step in range(3) for _ in range(restart.IN_VAIN - 1)]
+    assert [end for end in map(taken_back, steps) if end] == []
+    end = taken_back(steps[-1])
+    assert end is not None
+    assert end.message.startswith("the cluster took nodes back 10 times and no checkpoint was stored between: lower")
+    assert end.verdict is Verdict.INFRASTRUCTURE
+
+
+def test_a_failure_that_counts_begins_the_count_of_takeovers_anew() -> None:
+    restarts = restart.Restarts(2)
+    for _ in range(restart.IN_VAIN - 1):
+        assert restarts.failed([lost(1.0, taken_back=True)], 0).end is None
+    assert restarts.failed([lost(1.0)], 0).end is None
+    for _ in range(restart.IN_VAIN - 1):
+        assert restarts.failed([lost(1.0, taken_back=True)], 0).end is None
 
 
 class Gang:

@@ -12,6 +12,9 @@ from sparktf.errors import ErrorRecord, LinkCutError, NodeLostError, NotStoredEr
 _AS_IT_IS = (NotStoredError.__name__, TimeUpError.__name__)
 """A new attempt would train the same again and store it no better, or run out of time again."""
 
+IN_VAIN = 10
+"""Attempts in a row that the cluster ended by taking nodes back, with no checkpoint between: then the run ends."""
+
 
 class Why(enum.Enum):
     """Why nodes are gathered."""
@@ -41,39 +44,60 @@ class Restarts:
         self.why = Why.FIRST
         self._allowed = allowed
         self._used = 0
+        self._in_vain, self._step = 0, -1
         self._taken_back: Mapping[str, str] = {}
 
     def look(self, taken_back: Mapping[str, str]) -> None:
         """Notes the nodes whose executors the cluster took back by an attempt's end, each with its reason."""
         self._taken_back = taken_back
 
-    def failed(self, failures: Iterable[ErrorRecord]) -> Restart:
-        """Counts a failed attempt; returns its consequence."""
-        follows = after(failures, self._used + 1, self._allowed, self._taken_back)
+    def failed(self, failures: Iterable[ErrorRecord], step: int) -> Restart:
+        """Counts a failed attempt; returns its consequence. `step` is that of the newest checkpoint by now."""
+        earlier = self._in_vain if step == self._step else 0
+        follows = after(failures, self._used + 1, self._allowed, self._taken_back, in_vain=earlier)
         self._used += follows.counts
+        self._in_vain, self._step = 0 if follows.counts else earlier + 1, step
         self.why = Why.LOST if follows.counts else Why.TAKEN_BACK
         return follows
 
 
 def after(
-    failures: Iterable[ErrorRecord], used: int, allowed: int, taken_back: Mapping[str, str] = MappingProxyType({})
+    failures: Iterable[ErrorRecord],
+    used: int,
+    allowed: int,
+    taken_back: Mapping[str, str] = MappingProxyType({}),
+    *,
+    in_vain: int = 0,
 ) -> Restart:
     """Returns the consequence of a failed attempt, the `used`th that counts of `train.max_attempts` (`allowed`).
 
     Args:
         taken_back: Nodes whose executors the cluster took back, each with its reason.
+        in_vain: Attempts just before that ended so, since the newest checkpoint.
     """
     cause = root_cause(failures)
     if not may_be_mended(cause):
         return Restart(f"attempt {used} failed: {cause.message}", True, cause)
     if reason := reason_taken_back(cause, taken_back):
-        return Restart(f"the cluster took a node back, which does not count as an attempt: {reason}", False, None)
+        said = f"the cluster took a node back, which does not count as an attempt: {reason}"
+        return Restart(said, False, given_up(cause, in_vain + 1))
     said = f"attempt {used} of {allowed} failed: {cause.message}"
     if used < allowed:
         return Restart(said, True, None)
     if allowed > 1:
         cause = cause.model_copy(update={"message": f"{cause.message} (attempt {used} of {allowed})"})
     return Restart(said, True, cause)
+
+
+def given_up(cause: ErrorRecord, in_vain: int) -> ErrorRecord | None:
+    """Returns the failure of a run that gets nowhere: the cluster ended `IN_VAIN` attempts. None: it goes on."""
+    if in_vain < IN_VAIN:
+        return None
+    said = (
+        f"the cluster took nodes back {in_vain} times and no checkpoint was stored between: lower "
+        f"checkpoint.every_seconds, or submit the run again to another queue, or later: {cause.message}"
+    )
+    return cause.model_copy(update={"message": said})
 
 
 def reason_taken_back(cause: ErrorRecord, taken_back: Mapping[str, str]) -> str:
