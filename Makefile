@@ -124,11 +124,12 @@ peers: java $(VENV)/.dev $(CONNECTORS)/.installed ## Ask the real TensorFlowOnSp
 
 # The oldest and the newest of Spark 3.5, the newest of 4.0 and 4.1, and older TensorFlows; `make test` runs on the newest of
 # all. Before a release, and where sparktf/driver/spark/differences.py is touched: some ten minutes for each.
-ONLY ?= 3.5.1 3.5.9 4.0.5 4.1.4 tensorflow-2.19.1 tensorflow-2.20.0 hadoop-3.3.6 hadoop-3.4.2
+ONLY ?= 3.5.1 3.5.9 4.0.5 4.1.4 tensorflow-2.19.1 tensorflow-2.20.0 python-3.13 hadoop-3.3.6 hadoop-3.4.2
+COLUMNS ?=
 .PHONY: matrix
-matrix: java $(VENV)/.dev ## The page docs/versions.md: tests of integration on other Sparks, TensorFlows and Hadoops; ONLY="3.5.9 4.0.5"
+matrix: java $(VENV)/.dev ## The page docs/versions.md: tests on other Sparks, TensorFlows, Pythons and Hadoops; ONLY="3.5.9 4.0.5" COLUMNS=resume
 	@$(AT_ONCE) classes $(patsubst %,$(SPARKS)/%/.installed,$(filter-out hadoop-%,$(ONLY)))
-	@$(PY) tests/matrix.py $(SPARKS) $(ONLY)
+	@$(PY) tests/matrix.py $(SPARKS) $(ONLY) $(if $(COLUMNS),--columns $(COLUMNS))
 
 .PHONY: spark35
 spark35: java $(SPARKS)/$(OLDEST_LINE)/.installed ## A minute of tests on Spark 3.5, which most clusters have
@@ -382,6 +383,13 @@ $(SPARKS)/tensorflow-%/.installed: | $(VENV)/.dev
 	@echo "installing TensorFlow $* into $(@D) (once, 2 GB)"
 	@rm -rf $(@D)
 	@$(PY) $(PIP_INSTALL) --no-deps --target $(@D) tensorflow==$*
+	@touch $@
+
+# With its own of all packages, which are compiled for one Python.
+$(SPARKS)/python-%/.installed: setup.py
+	@echo "installing sparktf for Python $* into $(@D) (once, a few minutes at most)"
+	@python$* -m venv --clear $(@D)
+	@$(@D)/bin/python $(PIP_INSTALL) --editable '.[dev]'
 	@touch $@
 
 # PyTorch's package brings its libraries for GPUs. Compiled as an ordinary installation is: to do that is no part of a run.

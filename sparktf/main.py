@@ -7,9 +7,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
@@ -17,7 +16,7 @@ from sparktf.config.load import load_config
 from sparktf.console.plain_console import let_go_of_output, say
 from sparktf.driver.spark.differences import check_pyspark
 from sparktf.errors import PreflightError, SparkTFError, Verdict
-from sparktf.process.supported import lacks, servers_complaint
+from sparktf.process.supported import installed_servers_complaint, lacks
 from sparktf.process.verdict_file import named_verdict_file, tell_verdict
 from sparktf.rundir import WAIT_HELP, chosen_run_id
 from sparktf.told import told, told_lines, words_of_error
@@ -135,13 +134,9 @@ def _train(config: JobConfig, run_id: str | None, wait: bool, started: list[Spar
 
 
 def _check_tensorflow(config: JobConfig) -> None:
-    """Refuses this Python's TensorFlow, which the nodes have too, if the run's strategy does not run on it.
-
-    Trainers look at their own, but only once executors are reserved. Raises `PreflightError`.
-    """
-    with suppress(PackageNotFoundError):
-        if config.cluster.traits.has_servers and (complaint := servers_complaint(version("tensorflow"))):
-            raise PreflightError(complaint)
+    """Refuses this Python's TensorFlow, as the run's checks do, before Spark starts. Raises `PreflightError`."""
+    if config.cluster.traits.has_servers and (complaint := installed_servers_complaint()):
+        raise PreflightError(complaint)
 
 
 def _predict(config: JobConfig, model: str | None, started: list[SparkSession]) -> None:

@@ -1,9 +1,11 @@
 """Runs tests of integration on other versions of Spark and TensorFlow, and writes which passed on which to a page.
 
 python tests/matrix.py .sparks 3.5.9 tensorflow-2.20.0      rows of docs/versions.md, by their folders
+python tests/matrix.py .sparks 3.5.9 --columns "Spark ML"   a column of a row anew
 python tests/matrix.py --short REPORT .sparks 3.5.9         the tests of it that `make test` runs
 
-One environment serves all: another pyspark or tensorflow, in a folder of its own, comes before the environment's.
+One environment serves all but another Python, which has one of its own: another pyspark or tensorflow, in a folder of
+its own, comes before the environment's.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ ROWS = {
     "4.1.4": "Spark 4.1.4",
     "tensorflow-2.19.1": "TensorFlow 2.19.1",
     "tensorflow-2.20.0": "TensorFlow 2.20.0",
+    "python-3.13": "Python 3.13",
     "hadoop-3.3.6": "Hadoop 3.3.6",
     "hadoop-3.4.2": "Hadoop 3.4.2",
 }
@@ -66,7 +69,7 @@ NOT_RUN = "not run"
 
 # PySpark 3.5 leaves sockets for the garbage collector to close, and asks a module of old about versions.
 _IGNORED = ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning", "DeprecationWarning")
-_PYTEST = (sys.executable, "-m", "pytest", "-q", *(part for it in _IGNORED for part in ("-W", f"ignore::{it}")))
+_PYTEST = ("-m", "pytest", "-q", *(part for it in _IGNORED for part in ("-W", f"ignore::{it}")))
 
 _BEGINNING = """\
 # Versions
@@ -78,19 +81,27 @@ which all of `make test` runs on: the newest Spark of pip's and TensorFlow 2.21,
 """
 _END = """
 Parameter servers are tied to TensorFlow 2.21, and are refused by name on others, with exit code 2 and before Spark
-starts. The page is written by `make matrix`, some ten minutes for a row: `make matrix ONLY=3.5.9` writes that one anew
-and leaves the others.
+starts: their test holds other TensorFlows to that. The page is written by `make matrix`, some ten minutes for a row:
+`make matrix ONLY=3.5.9` writes that one anew and leaves the others, as `COLUMNS=resume` does of columns.
 """
 
 
 def environment(packages: Path, given: Mapping[str, str]) -> dict[str, str]:
     """Returns the environment of tests on what is in a folder."""
-    python = {**given, "PYTHON": sys.executable}
+    run_by = python_of(packages)
+    python = {**given, "PYTHON": run_by, "PYSPARK_PYTHON": run_by, "PYSPARK_DRIVER_PYTHON": run_by}
+    if run_by != sys.executable:
+        return python
     if hadoop := hadoop_of(packages):
         return {**python, "TESTED_HADOOP": hadoop}
     spark = packages / "pyspark"
     home = {"SPARK_HOME": str(spark)} if ROWS[packages.name].startswith("Spark ") else {}
     return {**python, "PYTHONPATH": str(packages), **home}
+
+
+def python_of(packages: Path) -> str:
+    """Returns the Python that runs a row's tests."""
+    return str(packages / "bin/python") if ROWS[packages.name].startswith("Python ") else sys.executable
 
 
 def hadoop_of(packages: Path) -> str:
@@ -103,23 +114,25 @@ def columns_of(packages: Path) -> list[str]:
     return ["YARN"] if hadoop_of(packages) else list(SHOWN)
 
 
-def run(packages: Path) -> dict[str, str]:
-    """Runs the tests of a row, those of YARN in a cluster's network; returns its cells."""
+def run(packages: Path, columns: Sequence[str]) -> dict[str, str]:
+    """Runs the tests of some columns of a row, those of YARN in a cluster's network; returns their cells."""
     report = TIMES / f"matrix-{packages.name}.xml"
     on_cluster = report.with_suffix(".cluster.xml")
-    files = [f"tests/{name}" for column in columns_of(packages) for name in SHOWN[column]]
+    files = [f"tests/{name}" for column in columns for name in SHOWN[column]]
     there = [name for name in files if name.startswith("tests/cluster/")]
     if here := [name for name in files if name not in there]:
         _call(packages, report, ["-m", "not more", *here])
     chosen = ["--hadoop", hadoop] if (hadoop := hadoop_of(packages)) else []
-    _call(packages, on_cluster, there, [str(REPO / "yarn/minihadoop.sh"), "as-root", *chosen, "--"])
-    return cells(report, on_cluster)
+    if there:
+        _call(packages, on_cluster, there, [str(REPO / "yarn/minihadoop.sh"), "as-root", *chosen, "--"])
+    found = cells(*([report] if here else []), *([on_cluster] if there else []))
+    return {column: found[column] for column in columns}
 
 
 def _call(packages: Path, report: Path, chosen: Sequence[str], before: Sequence[str] = ()) -> int:
     """Runs chosen tests of a row; returns pytest's exit code."""
     report.unlink(missing_ok=True)
-    command = [*before, *_PYTEST, f"--junitxml={report}", *chosen]
+    command = [*before, python_of(packages), *_PYTEST, f"--junitxml={report}", *chosen]
     return subprocess.run(command, check=False, cwd=REPO, env=environment(packages, os.environ)).returncode
 
 
@@ -168,18 +181,18 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description="Runs tests of integration on other versions.")
     parser.add_argument("folder", type=Path, help="has the packages of each row")
     parser.add_argument("rows", nargs="+", choices=ROWS)
+    parser.add_argument("--columns", nargs="+", choices=SHOWN, default=[], help="of the rows; the others stay")
     parser.add_argument("--short", type=Path, metavar="REPORT", help="run few tests of one row, and write no page")
     args = parser.parse_args(arguments)
-    chosen = [(args.folder / row).absolute() for row in args.rows]
+    chosen = {(args.folder / row).absolute(): args.columns or columns_of(args.folder / row) for row in args.rows}
     if args.short is not None:
         (packages,) = chosen
         return _call(packages, args.short, [f"tests/{test}" for test in SHORT])
-    found = {packages: run(packages) for packages in chosen}
-    named = {ROWS[packages.name]: row for packages, row in found.items()}
-    PAGE.write_text(page_of(rows_of(PAGE.read_text(encoding="utf-8")) | named), encoding="utf-8")
-    print(*table(named), sep="\n")
-    wanted = (found[packages][column] for packages in chosen for column in columns_of(packages))
-    return int(any(not cell.endswith(" passed") for cell in wanted))
+    found = {ROWS[packages.name]: run(packages, columns) for packages, columns in chosen.items()}
+    known = rows_of(PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(page_of(known | {name: known.get(name, {}) | row for name, row in found.items()}), encoding="utf-8")
+    print(*table(found), sep="\n")
+    return int(any(not cell.endswith(" passed") for row in found.values() for cell in row.values()))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from sparktf.driver.spark.encryption import check_encryption
 from sparktf.driver.spark.gpus import check_gpus
 from sparktf.driver.spark.masters import Slots
 from sparktf.errors import PreflightError, SparkTFError, StoragePermissionError
+from sparktf.process.supported import installed_servers_complaint
 from sparktf.rundir import RunDirectory
 from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import gang_text
@@ -138,6 +139,12 @@ def _engine(scene: Scene, found: Findings) -> None:
         check_engine()
 
 
+def _tensorflow(scene: Scene, found: Findings) -> None:
+    # Trainers look at their own, but only once executors are reserved.
+    if scene.config.cluster.traits.has_servers and (complaint := installed_servers_complaint()):
+        raise PreflightError(complaint)
+
+
 def _slots(scene: Scene, found: Findings) -> None:
     cluster, slots = scene.config.cluster, scene.slots
     # Surely fed by Spark; a DataFrame may be a plain scan, which trainers read themselves.
@@ -224,6 +231,7 @@ def _check(look: Callable[[Scene, Findings], None], *needs: Basis) -> RunCheck:
 CHECKS: Sequence[RunCheck] = (
     _check(_code),
     _check(_engine, Basis.SPARK),
+    _check(_tensorflow, Basis.SPARK),
     _check(_slots),
     _check(_allocation, Basis.SPARK),
     _check(_encryption, Basis.SPARK),

@@ -6,6 +6,7 @@ Imports nothing of sparktf's, and runs on Pythons that sparktf does not support.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -37,6 +38,14 @@ def servers_complaint(tensorflow: str) -> str | None:
         f"cluster.strategy: parameter_server needs TensorFlow {_TENSORFLOW_OF_SERVERS}x to replace lost workers, and "
         f"{tensorflow} is installed: install {_TENSORFLOW_OF_SERVERS}x, or choose another strategy"
     )
+
+
+def installed_servers_complaint() -> str | None:
+    """Returns the same of the installed TensorFlow, which the nodes have too; None where none is installed."""
+    try:
+        return servers_complaint(importlib.metadata.version("tensorflow"))
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def start(job: str) -> NoReturn:
