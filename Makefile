@@ -125,11 +125,11 @@ peers: java $(VENV)/.dev $(CONNECTORS)/.installed ## Ask the real TensorFlowOnSp
 # The oldest and the newest of Spark 3.5, the newest of 4.0 and 4.1, and older TensorFlows; `make test` runs on the newest of
 # all. Before a release, and where sparktf/driver/spark/differences.py is touched: some ten minutes for each.
 ONLY ?= 3.5.1 3.5.9 4.0.5 4.1.4 tensorflow-2.19.1 tensorflow-2.20.0 python-3.13 hadoop-3.3.6 hadoop-3.4.2
-COLUMNS ?=
+SHOWN ?=
 .PHONY: matrix
-matrix: java $(VENV)/.dev ## The page docs/versions.md: tests on other Sparks, TensorFlows, Pythons and Hadoops; ONLY="3.5.9 4.0.5" COLUMNS=resume
+matrix: java $(VENV)/.dev ## The page docs/versions.md: tests on other Sparks, TensorFlows, Pythons and Hadoops; ONLY="3.5.9 4.0.5" SHOWN=resume
 	@$(AT_ONCE) classes $(patsubst %,$(SPARKS)/%/.installed,$(filter-out hadoop-%,$(ONLY)))
-	@$(PY) tests/matrix.py $(SPARKS) $(ONLY) $(if $(COLUMNS),--columns $(COLUMNS))
+	@$(PY) tests/matrix.py $(SPARKS) $(ONLY) $(if $(SHOWN),--columns $(SHOWN))
 
 .PHONY: spark35
 spark35: java $(SPARKS)/$(OLDEST_LINE)/.installed ## A minute of tests on Spark 3.5, which most clusters have

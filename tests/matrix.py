@@ -82,7 +82,7 @@ which all of `make test` runs on: the newest Spark of pip's and TensorFlow 2.21,
 _END = """
 Parameter servers are tied to TensorFlow 2.21, and are refused by name on others, with exit code 2 and before Spark
 starts: their test holds other TensorFlows to that. The page is written by `make matrix`, some ten minutes for a row:
-`make matrix ONLY=3.5.9` writes that one anew and leaves the others, as `COLUMNS=resume` does of columns.
+`make matrix ONLY=3.5.9` writes that one anew and leaves the others, as `SHOWN=resume` does of columns.
 """
 
 
