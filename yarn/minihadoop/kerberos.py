@@ -73,9 +73,12 @@ def kdc_environment(folder: ClusterFolder, krb5: Krb5) -> dict[str, str]:
 
 
 def login_command(folder: ClusterFolder, krb5: Krb5, user: str, life: str) -> list[str]:
-    """Returns the command that gets a user's ticket, for a life such as "10h" or "20s", into `new_ticket`."""
+    """Returns the command that gets a user's ticket, for a life such as "10h" or "20s", into `new_ticket`.
+
+    It cannot be renewed after that: Hadoop's client renews what it may, so one that has ended would still let in.
+    """
     programs = [f"{key}={value}" for key, value in krb5.environment().items()]
-    kinit = [krb5.program("kinit"), "-l", life, "-r", "7d", "-k", "-t", str(folder.keytab(user)), user]
+    kinit = [krb5.program("kinit"), "-l", life, "-r", life, "-k", "-t", str(folder.keytab(user)), user]
     return ["env", *programs, f"KRB5CCNAME=FILE:{new_ticket(folder, user)}", *kinit]
 
 
