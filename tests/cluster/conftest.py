@@ -39,19 +39,36 @@ def shared_cluster(request: pytest.FixtureRequest) -> Iterator[MiniHadoop]:
         down(config.name, print)
 
 
-@pytest.fixture(scope="session")
-def secured() -> Iterator[MiniHadoop]:
-    """A cluster with Kerberos and a pair of NameNodes; its tokens have to be renewed after 20 s and end after 60."""
+def secured_cluster(name: str, *, https: bool = False) -> Iterator[MiniHadoop]:
+    """Brings up a cluster with Kerberos and a pair of NameNodes; takes it down after the `yield`."""
     life = {"renew-interval": "20000", "max-lifetime": "60000"}
     settings = tuple((f"dfs.namenode.delegation.token.{name}", value) for name, value in life.items())
     config = ClusterConfig(
-        f"{PREFIX}{os.getpid()}-secure", hosts=2, host_memory_mib=8192, secure=True, namenodes=2, settings=settings
+        f"{PREFIX}{os.getpid()}-{name}",
+        hosts=2,
+        host_memory_mib=8192,
+        secure=True,
+        https=https,
+        namenodes=2,
+        settings=settings,
     )
     try:
         yield up(config, print)
     finally:
         down(config.name, print)
         assert config.name not in lifecycle.names()
+
+
+@pytest.fixture(scope="session")
+def secured() -> Iterator[MiniHadoop]:
+    """A cluster with Kerberos and a pair of NameNodes; its tokens have to be renewed after 20 s and end after 60."""
+    yield from secured_cluster("secure")
+
+
+@pytest.fixture(scope="module")
+def secured_by_https() -> Iterator[MiniHadoop]:
+    """Another one, which speaks HTTPS: over HTTP, a token stands in the address of a request."""
+    yield from secured_cluster("https", https=True)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import secrets
 import subprocess
 from pathlib import Path
 
-from minihadoop.config import ClusterConfig, Host
+from minihadoop.config import SERVICE, ClusterConfig, Host
 from minihadoop.environment import java_home
 from minihadoop.errors import CommandError
 from minihadoop.layout import ClusterFolder
@@ -56,10 +56,14 @@ def core_files(folder: ClusterFolder) -> dict[str, dict[str, Value]]:
 
 def hdfs(config: ClusterConfig, host: Host) -> dict[str, Value]:
     """Returns the properties of hdfs-site.xml."""
+    key, pair = "dfs.namenode.https-address", config.namenodes > 1
     return {
         # This package itself asks by HTTP.
         "dfs.http.policy": "HTTPS_ONLY" if host == config.edge else "HTTP_AND_HTTPS",
-        "dfs.namenode.https-address": f"{config.master.fqdn}:{NAMENODE_HTTPS_PORT}",
+        **{
+            f"{key}.{SERVICE}.{node.name}" if pair else key: f"{node.fqdn}:{NAMENODE_HTTPS_PORT}"
+            for node in config.name_hosts
+        },
     }
 
 
