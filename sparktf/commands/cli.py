@@ -54,8 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _check(arguments: argparse.Namespace) -> int:
     try:
-        config = load_config(arguments.config, arguments.set, arguments.date)
-        act_as(config.submit.proxy_user)
+        config = _config(arguments)
     except ConfigError as refused:
         for line in refused.all_wrong or (str(refused),):
             say(told_lines(words_of_error(ConfigError(line))))
@@ -86,8 +85,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from sparktf.runs.finding import make_plain_console  # noqa: PLC0415
     from sparktf.submit.environment import default_master  # noqa: PLC0415
 
-    config = load_config(arguments.config, arguments.set, arguments.date)
-    act_as(config.submit.proxy_user)
+    config = _config(arguments)
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     master = arguments.master or default_master(config)
     forecast = look_ahead(config, run_id, master, _file_systems(), SystemClock(), say)
@@ -124,12 +122,17 @@ def _check_pyspark() -> None:
     check_pyspark()
 
 
+def _config(arguments: argparse.Namespace) -> JobConfig:
+    config = load_config(arguments.config, arguments.set, arguments.date)
+    act_as(config.submit.proxy_user)  # whatever the command asks for
+    return config
+
+
 def _config_on_this_machine(arguments: argparse.Namespace) -> JobConfig:
     """Returns the configuration of a job in this process, which has Spark start beside it."""
     from sparktf.submit.here import local_master, prepare_for_spark  # noqa: PLC0415 - pyspark, as above
 
-    config = load_config(arguments.config, arguments.set, arguments.date)
-    act_as(config.submit.proxy_user)
+    config = _config(arguments)
     prepare_for_spark(arguments.master or local_master(config))
     return config
 
@@ -139,8 +142,7 @@ def _submit(arguments: argparse.Namespace) -> int:
     from sparktf.submit.line import ScoringJob  # noqa: PLC0415 - as above
 
     signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way to stop a job: in order, as on Ctrl-C
-    config = load_config(arguments.config, arguments.set, arguments.date)
-    act_as(config.submit.proxy_user)
+    config = _config(arguments)
     beside = Path(arguments.config).absolute().parent
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     if arguments.predict and (arguments.run_id is not None or arguments.wait or arguments.detach):

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_string
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
+
+ServerT = TypeVar("ServerT", bound=socketserver.BaseServer)
 
 
 class Mails:
@@ -110,12 +112,12 @@ def _words(mail: str) -> str:
 
 
 @contextmanager
-def serving(server: socketserver.BaseServer) -> Iterator[None]:
-    """Answers while it is open."""
+def serving(server: ServerT) -> Iterator[ServerT]:
+    """Has a server answer while the block lasts; yields it."""
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()
     try:
-        yield
+        yield server
     finally:
         server.shutdown()
         thread.join()

@@ -9,10 +9,11 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from dags.servers import serving
 
 from sparktf.driver.spark import spnego
 from sparktf.driver.spark.kerberos_reasons import login_fault
@@ -72,18 +73,6 @@ class GuardedServer(http.server.ThreadingHTTPServer):
     @property
     def logins(self) -> int:
         return sum(bool(shown) for shown, _ in self.seen)
-
-
-@contextmanager
-def serving(server: GuardedServer) -> Iterator[GuardedServer]:
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        with server:
-            yield server
-            server.shutdown()
-    finally:
-        thread.join()
 
 
 @pytest.fixture

@@ -8,8 +8,6 @@ import logging
 import socket
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import requests
+from dags.servers import serving
 from hdfs import HdfsError
 
 from sparktf.driver.gang.site import Handler
@@ -249,7 +248,8 @@ def test_a_token_in_the_address_of_a_request_is_neither_in_its_error_nor_in_a_lo
     session = new_session(None)
     with pytest.raises(requests.ConnectionError) as raised:
         session.put(f"http://127.0.0.1:{port}/webhdfs/v1/lake?op=CREATE&delegation={OF_HDFS}&overwrite=false")
-    with serving(Answering) as port:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Answering)) as web:
+        port = web.server_port
         session.get(f"http://127.0.0.1:{port}/webhdfs/v1/lake?op=OPEN&delegation={OF_HDFS}")
     said = "".join(traceback.format_exception(raised.value))
     assert "/webhdfs/v1/lake?op=CREATE" in said
@@ -278,7 +278,8 @@ def test_a_request_whose_token_is_refused_is_made_once_more_with_the_one_that_ha
                 self.answer(403, {"RemoteException": {"exception": "InvalidToken", "message": "token is expired"}})
 
     write_token_file(place, token_file([old]))
-    with serving(NameNode) as port:
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), NameNode)) as web:
+        port = web.server_port
         client = SignedClient(
             f"http://127.0.0.1:{port}", new_session(None), FileCredentials([place]), "127.0.0.1:8020", (9.0, 9.0)
         )
@@ -306,19 +307,6 @@ class Answering(BaseHTTPRequestHandler):
 
     def log_message(self, *of: object) -> None:
         del of
-
-
-@contextmanager
-def serving(answering: type[Answering]) -> Iterator[int]:
-    """Serves on a port, which is yielded."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), answering) as web:
-        thread = threading.Thread(target=web.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield web.server_port
-        finally:
-            web.shutdown()
-            thread.join()
 
 
 def test_of_tokens_the_newest_are_taken_and_stale_ones_are_asked_for_anew() -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from dags.servers import serving
 
 from sparktf.driver.spark.driver_tokens import spelled
 from sparktf.driver.spark.login import no_token
@@ -145,24 +144,13 @@ def namenode(saying: str) -> type[NameNode]:
     return One
 
 
-@contextmanager
-def serving(of: type[NameNode]) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), of) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
 @pytest.mark.parametrize("says", [NameNode.STANDS_BY, NameNode.TAKES_OVER])
 def test_a_namenode_that_stands_by_refuses_no_token_the_other_one_is_asked(tmp_path: Path, says: str) -> None:
     first, second = namenode(says), namenode("")
     write_token_file(tmp_path / "tokens", token_file([token("ha-hdfs:lake")]))
     with ExitStack() as stack:
-        urls = [stack.enter_context(serving(node)) for node in (first, second)]
+        servers = [ThreadingHTTPServer(("127.0.0.1", 0), node) for node in (first, second)]
+        urls = [f"http://127.0.0.1:{stack.enter_context(serving(one)).server_port}" for one in servers]
         timeouts = Timeouts()
         web = WebHdfs("hdfs://lake", urls, FileCredentials([tmp_path / "tokens"]), timeouts, 0o22, None)
         assert [web.status("access", "/x").nbytes for _ in range(2)] == [3, 3]

@@ -39,16 +39,6 @@ from sparktf.wire.control import Action, AgentHeartbeat
 
 _RENEW = "dfs.namenode.delegation.token.renew-interval"
 _DAY_MS = 86_400_000
-_REASONS = (
-    ("Client cannot authenticate via", "there is no ticket"),
-    ("Failed to find any Kerberos tgt", "there is no ticket, or it has expired"),
-    ("Ticket expired", "the ticket has expired"),
-    ("Clock skew too great", "the clocks of this machine and the KDC differ by more than five minutes"),
-    ("Server not found in Kerberos database", "the ticket's realm does not know this cluster"),
-    ("Cannot find KDC for realm", "krb5.conf names no KDC for the cluster's realm"),
-    ("Cannot locate KDC", "krb5.conf names no KDC for the ticket's realm"),
-)
-"""What Hadoop's client and Java say, in plain words."""
 
 _STALE = 0.85
 """Fraction of a token's life after which the driver asks for its own; Spark gets another one at three quarters."""
