@@ -23,6 +23,11 @@ _EXPANSIONS = 20  # as many as Hadoop makes
 HDFS_SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 """The schemes by which a cluster's HDFS is reached."""
 
+AZURE_SCHEMES = ("abfss", "abfs")
+GCS_SCHEMES = ("gs",)
+OBJECT_SCHEMES = ("s3a", "s3", *AZURE_SCHEMES, *GCS_SCHEMES)
+"""The schemes of object stores."""
+
 VIEWFS = "viewfs"
 """The scheme of paths that a mount table leads to other file systems."""
 
