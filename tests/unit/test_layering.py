@@ -575,6 +575,7 @@ MAY_REACH_INTO_THE_JVM = {
     "sparktf/driver/spark/jvm_executors.py",
     "sparktf/driver/spark/jvm_login.py",
     "sparktf/driver/spark/jvm_plans.py",
+    "sparktf/driver/spark/jvm_store_keys.py",
     "sparktf/driver/spark/jvm_tokens.py",
 }
 # What goes through Spark's plans, object by object: all else is told of files, columns and versions.

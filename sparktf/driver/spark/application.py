@@ -17,6 +17,7 @@ from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.allocation import is_dynamic
 from sparktf.driver.spark.catalog import catalog_settings
+from sparktf.driver.spark.driver_keys import DriverKeys
 from sparktf.driver.spark.driver_tokens import credentials_of
 from sparktf.driver.spark.jvm import (
     application_attempt,
@@ -184,5 +185,6 @@ def file_systems_of(spark: SparkSession) -> FileSystems:
     """
     hadoop = hadoop_conf(spark)
     if not _opened or _opened[0].hadoop != hadoop:
-        _opened[:] = [FileSystems(hadoop, credentials_of(spark, hadoop, time.monotonic))]
+        keys = DriverKeys(spark, hadoop, time.monotonic)
+        _opened[:] = [FileSystems(hadoop, credentials_of(spark, hadoop, time.monotonic), keys=keys)]
     return _opened[0]
