@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from cluster.capture import Capture
 from cluster.containers import containers_of
-from cluster.submission import REPO, SMALL_CONF, Submission
+from cluster.submission import REPO, SMALL_CONF, Submission, ticket_of
 from integration.rows import job
 from integration.watch import Watch
 from lakes import write_file
@@ -101,7 +101,7 @@ def test_a_killed_driver_is_followed_by_one_of_two_and_the_network_shows_nothing
     watch = Watch(tmp_path / "books")
     watch.hold()
     secured.login("alice")
-    alice = {"KRB5CCNAME": secured.environment(user="alice")["KRB5CCNAME"]}
+    alice = ticket_of(secured, "alice")
     with ExitStack() as stack:
         stack.enter_context(secured.inside())
         put_rows(secured, tmp_path / "rows")
