@@ -55,6 +55,8 @@ class AgentSettings:
     driver_lost_s: float
     nursery: Switch  # Whether trainers are forked: `cluster.nursery`
     nurseries: str = ""  # On the driver's machine, folder of a nursery that the driver may have started; else empty
+    address_in: str = ""  # Variable of the executor that has its address for peers; "" for the host's own name
+    container_in: str = ""  # Variable of the executor by which its container is known to the driver; "" for none
     deals_gpus: bool = False  # Whether the application has GPUs, so that a trainer sees those of its task alone
 
 
@@ -181,7 +183,7 @@ class Agent:
             host=socket.gethostname(),
             jvm=self._process or executor_identity(),
             address=self._address(),
-            container=os.environ.get("CONTAINER_ID", ""),
+            container=_variable(self._settings.container_in),
             sees_gpu=sees_gpu(self._gpus),
             processors=0 if THREADS in os.environ else len(os.sched_getaffinity(0)),
             before=self._before,
@@ -302,7 +304,14 @@ class Agent:
         return said
 
     def _address(self) -> str:
-        return f"{self._settings.host or socket.gethostname()}:{self._port.port}"
+        settings = self._settings
+        host = settings.host or _variable(settings.address_in) or socket.gethostname()
+        return f"{host}:{self._port.port}"
+
+
+def _variable(name: str) -> str:
+    """Returns a variable of the executor's; "" if it is not named, or not set."""
+    return os.environ.get(name, "") if name else ""
 
 
 def _local_dir() -> str | None:

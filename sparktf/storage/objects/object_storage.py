@@ -11,21 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import obstore
+from obstore.exceptions import BaseError
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.hadoop import HadoopConf
-from sparktf.storage.base import FileEntry, Storage, Timeouts, is_hidden, sha256_of
+from sparktf.storage.base import ConditionalStorage, FileEntry, Storage, Tag, Timeouts, is_hidden, sha256_of
 from sparktf.storage.local import storage_errors, whole_file
 from sparktf.storage.objects.clients import client_of
 from sparktf.storage.objects.container import StoreContainer, container_of
-from sparktf.storage.objects.object_errors import object_errors
+from sparktf.storage.objects.object_errors import is_precondition, object_errors
 from sparktf.storage.objects.object_stream import ObjectStream
 from sparktf.storage.store_keys import StoreKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from obstore import ObjectMeta
+    from obstore import ObjectMeta, PutMode, UpdateVersion
     from obstore.store import ObjectStore
 
 _BUFFER_NBYTES = 1 << 20
@@ -33,7 +34,7 @@ _COPY_NBYTES = 8 << 20
 _PART_NBYTES = 16 << 20  # S3 takes 10,000 parts: files of up to 156 GiB
 
 
-class ObjectStorage(Storage):
+class ObjectStorage(Storage, ConditionalStorage):
     """`Storage` on one container; paths, also of entries, are "<scheme>://<container>/x".
 
     A folder is there as long as an object lies below it. Temporary failures are retried by obstore until `deadline_s`
@@ -115,6 +116,24 @@ class ObjectStorage(Storage):
         with object_errors("write", path):
             obstore.put(self._client, self._key(path), content, use_multipart=False)
 
+    def read_tagged(self, path: str) -> tuple[bytes, Tag]:
+        """See `ConditionalStorage`."""
+        with object_errors("read", path):
+            found = obstore.get(self._client, self._key(path))
+            return bytes(found.bytes()), Tag(found.meta["e_tag"], found.meta["version"])
+
+    def put_tagged(self, path: str, content: bytes, tag: Tag | None) -> Tag:
+        """See `ConditionalStorage`."""
+        mode: PutMode = "create" if tag is None else _edition(tag)
+        with object_errors("write", path):
+            try:
+                put = obstore.put(self._client, self._key(path), content, use_multipart=False, mode=mode)
+            except (BaseError, OSError) as error:
+                if is_precondition(error) or (tag is not None and isinstance(error, FileNotFoundError)):
+                    raise StorageExistsError(f"cannot write {path}: it is not as it was when it was read") from error
+                raise
+        return Tag(put["e_tag"], put["version"])
+
     def upload(self, local: Path, path: str) -> None:
         with storage_errors("read", str(local)):
             nbytes = os.stat(local).st_size
@@ -188,6 +207,16 @@ class ObjectStorage(Storage):
 
     def _key(self, path: str) -> str:
         return path.partition("://")[2].partition("/")[2].strip("/")
+
+
+def _edition(tag: Tag) -> UpdateVersion:
+    """Returns a tag as obstore's condition, which takes no None."""
+    known: UpdateVersion = {}
+    if tag.e_tag is not None:
+        known["e_tag"] = tag.e_tag
+    if tag.version is not None:
+        known["version"] = tag.version
+    return known
 
 
 def _is_marker(meta: ObjectMeta, key: str) -> bool:
