@@ -56,7 +56,12 @@ def choose_feed(
     plan = partial(plan_source, config, file_systems.open, partial(filter_partitions, spark), locate)
     if is_lake and mode != "spark":
         index = index_with(spark, config.data) if has_slots else index_here
-        return _lake(config, origin, partial(plan, reads=spark_reads(spark), index=index), say)
+
+        def planned_lake() -> Plan:
+            check_opens(config, file_systems)
+            return plan(reads=spark_reads(spark), index=index)
+
+        return _lake(config, origin, planned_lake, say)
     if is_files:
         check_path(str(config.data.path), file_systems, "data.path")
     if mode == "spark":
@@ -75,6 +80,18 @@ def choose_feed(
         raise SourceNotFoundError(f"{_name(config)}: {error}: refresh it (spark.catalog.refreshTable)") from error
     say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files")
     return planned
+
+
+def check_opens(config: JobConfig, file_systems: FileSystems) -> None:
+    """Leaves files to Spark whose file system trainers have no client for, or cannot read as its connector does.
+
+    Raises:
+        NotPlainError: they cannot.
+    """
+    held_out = config.data.validation.path if config.data.validation is not None else None
+    for path in filter(None, (config.data.path, held_out)):
+        if reason := file_systems.only_hadoops(path):
+            raise NotPlainError(f"trainers cannot read {path}: {reason}")
 
 
 def is_read_directly(data: DataConfig) -> bool:

@@ -17,6 +17,7 @@ from sparktf.driver.plan.record_plan import GROUP_NBYTES, index_here, record_sch
 from sparktf.driver.source.scan import spark_reads
 from sparktf.driver.spark.application import file_systems_of, hadoop_conf
 from sparktf.driver.spark.differences import type_of_ddl
+from sparktf.driver.spark.driver_keys import keys_for_tasks
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.record_rows import RecordFiles, index_records, record_rows
 from sparktf.feed.formats.record_file import RecordGroup
@@ -64,7 +65,10 @@ def read_record_frame(
     for name, kind in {**settings.types, **partitions}.items():
         schema = schema.add(name, type_of_ddl(kind))
 
+    keys = keys_for_tasks(file_systems)
+
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keys.take()
         return record_rows(numbers, settings)
 
     count = len(source.files)
@@ -93,10 +97,11 @@ def index_by_spark(
     tasks = min(4 * spark.sparkContext.defaultParallelism, len(paths))
     if nbytes < _BY_SPARK_NBYTES or tasks < 2:
         return index_here(storage, paths, nbytes)
-    hadoop = hadoop_conf(spark).for_nodes()
+    hadoop, keys = hadoop_conf(spark).for_nodes(), keys_for_tasks(file_systems_of(spark))
     shares = [[str(path) for path in share] for share in np.array_split(np.array(paths, object), tasks)]
 
     def index(shares: Iterable[Sequence[str]]) -> Iterator[list[list[RecordGroup]]]:
+        keys.take()
         return (index_records(share, GROUP_NBYTES, hadoop) for share in shares)
 
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 from py4j.protocol import Py4JError
@@ -17,6 +18,7 @@ from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.store_keys import (
+    CarriedKeys,
     environment_keys,
     key_file,
     keys_edition,
@@ -134,6 +136,13 @@ class DriverKeys:
     def _of_s3a(self, bucket: str, key: str) -> str:
         properties = self._hadoop.properties
         return properties.get(f"fs.s3a.bucket.{bucket}.{key}") or properties.get(f"fs.s3a.{key}") or ""
+
+
+def keys_for_tasks(systems: FileSystems) -> CarriedKeys:
+    """Returns the present secrets of the stores in use, for the closures of Spark tasks that read from them."""
+    keys, stores = systems.keys, systems.stores()
+    content = keys.content(stores) if isinstance(keys, DriverKeys) and stores else b""
+    return CarriedKeys(content, time.time())
 
 
 def handing_keys(systems: FileSystems, handlers: Mapping[Action, Handler]) -> Mapping[Action, Handler]:
