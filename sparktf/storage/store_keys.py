@@ -101,6 +101,14 @@ def key_file(properties: Mapping[str, str]) -> bytes:
     return json.dumps(dict(properties), sort_keys=True).encode() if properties else b""
 
 
+def keys_in(path: Path) -> Mapping[str, str]:
+    """Returns the secrets of a file; {} if it is not there, or is none."""
+    try:
+        return parse_keys(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+
+
 def parse_keys(content: bytes) -> Mapping[str, str]:
     """Returns the secrets of a file.
 

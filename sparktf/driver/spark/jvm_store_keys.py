@@ -38,7 +38,7 @@ def provided_secrets(spark: SparkSession, paths: Iterable[str]) -> dict[str, str
 
 
 class BucketCredentials:
-    """What the credential providers of S3A give for a bucket: they renew it by themselves."""
+    """The keys that the credential providers of S3A give for a bucket, and renew by themselves."""
 
     def __init__(self, spark: SparkSession, bucket: str) -> None:
         """Makes the providers, by the JVM's configuration with the bucket's own keys.
