@@ -11,8 +11,7 @@ from pyspark.sql import types as sql
 
 from sparktf.driver.plan.features import Schema, nearest
 from sparktf.driver.source.origin import arrow_schema
-from sparktf.driver.spark.application import file_systems_of, hadoop_conf, slots_of
-from sparktf.driver.spark.driver_keys import keys_for_tasks
+from sparktf.driver.spark.application import file_systems_of, hadoop_conf, slots_of, task_access
 from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
 from sparktf.executor.scored_rows import ScoringSettings, output_arrow_type, scored
 from sparktf.feed.arrays.arrow_types import fits
@@ -135,12 +134,10 @@ class LoadedModel:
             outputs=tuple(named),
             batch_rows=batch_rows,
             max_bad_rows=max_bad_rows,
+            access=task_access(self._spark),
         )
 
-        keys = keys_for_tasks(file_systems_of(self._spark))
-
         def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            keys.take()
             return scored(batches, settings)
 
         # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.

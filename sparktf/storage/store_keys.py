@@ -13,8 +13,6 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -107,6 +105,14 @@ def key_file(properties: Mapping[str, str]) -> bytes:
     return json.dumps(dict(properties), sort_keys=True).encode() if properties else b""
 
 
+def keys_in(path: Path) -> Mapping[str, str]:
+    """Returns the secrets of a file; {} if it is not there, or is none."""
+    try:
+        return parse_keys(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+
+
 def parse_keys(content: bytes) -> Mapping[str, str]:
     """Returns the secrets of a file.
 
@@ -147,29 +153,6 @@ class HandedKeys:
         """
         write_token_file(self._path, content)
         self.edition = keys_edition(content)
-
-
-@dataclass(frozen=True, slots=True)
-class CarriedKeys:
-    """The secrets of the stores that a Spark task reads, in its closure: it may run where no agent does."""
-
-    content: bytes = field(repr=False)  # A file of them; b"" for none
-    issued_s: float = 0.0  # When the driver had them, in seconds since the epoch
-
-    def take(self) -> None:
-        """Keeps them where `keys_here` finds them, unless newer ones are there.
-
-        Raises:
-            OSError: they cannot be written.
-        """
-        folder = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-        if not (self.content and folder):
-            return
-        path = Path(folder, STORE_KEYS)
-        with suppress(FileNotFoundError):
-            if path.stat().st_mtime >= self.issued_s:
-                return
-        write_token_file(path, self.content)
 
 
 def of_container(properties: Mapping[str, str], scheme: str, authority: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,6 @@ from sparktf.storage.objects.clients import azure_config, s3_config
 from sparktf.storage.objects.container import container_of
 from sparktf.storage.store_keys import (
     STORE_KEYS,
-    CarriedKeys,
-    FileKeys,
     HandedKeys,
     environment_keys,
     key_file,
@@ -131,19 +128,6 @@ def test_secrets_are_read_again_when_their_file_changes(tmp_path: Path, monkeypa
     assert keys.properties("s3a://b") == {}
 
 
-def test_a_tasks_secrets_do_not_replace_newer_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
-    carried = {second: CarriedKeys(key_file({"fs.s3a.secret.key": str(second)}), second) for second in (1_000, 3_000)}
-    carried[1_000].take()
-    os.utime(tmp_path / STORE_KEYS, (2_000, 2_000))
-    carried[1_000].take()
-    assert FileKeys([tmp_path / STORE_KEYS]).properties("s3a://b") == {"fs.s3a.secret.key": "1000"}
-    carried[3_000].take()
-    assert FileKeys([tmp_path / STORE_KEYS]).properties("s3a://b") == {"fs.s3a.secret.key": "3000"}
-    CarriedKeys(b"").take()
-    assert (tmp_path / STORE_KEYS).exists()
-
-
 def test_keys_of_awss_own_tools_are_found(tmp_path: Path) -> None:
     place = tmp_path / "credentials"
     place.write_text(
@@ -165,10 +149,9 @@ def test_keys_of_awss_own_tools_are_found(tmp_path: Path) -> None:
 
 
 def test_no_text_form_shows_a_secret(tmp_path: Path) -> None:
-    content = key_file({"fs.s3a.secret.key": SECRET})
     systems = FileSystems(HadoopConf(properties=PROPERTIES), timeouts=Timeouts(deadline_s=1))
     storage = systems.open("s3a://mine/x")
-    for shown in (CarriedKeys(content), Orders(order=Order.WAIT, store_keys=SECRET), storage, systems.keys):
+    for shown in (Orders(order=Order.WAIT, store_keys=SECRET), storage, systems.keys):
         assert SECRET not in f"{shown!r}{shown}"
     with pytest.raises(ValueError, match="no file of secrets") as refused:
         parse_keys(SECRET.encode())

@@ -19,7 +19,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.spark_formats import planned_types
-from sparktf.driver.spark.driver_keys import keys_for_tasks
+from sparktf.driver.spark.application import task_access
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.measuring import (
     MEASURED,
@@ -36,7 +36,6 @@ from sparktf.statistics.column_parts import ColumnKind, put_together
 from sparktf.statistics.column_sketch import Room, no_part
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.file_systems import FileSystems
-from sparktf.storage.store_keys import CarriedKeys
 
 _TASKS_A_CORE = 2
 """Each task sends statistics of every column to the driver: a task for each file would send too many."""
@@ -93,9 +92,9 @@ def statistics_of(
             parts = _of_rows(frame if share == 1 else frame.sample(share, config.train.seed), settings, tasks)
         else:
             splits = list(_row_groups(config, plan))
-            hadoop, sets_aside = file_systems.hadoop.for_nodes(), config.data.max_bad_rows > 0
-            read = partial(measure_splits, settings=settings, spec=plan.spec, hadoop=hadoop, sets_aside=sets_aside)
-            parts = _of_files(spark, splits, read, tasks, keys_for_tasks(file_systems))
+            access, sets_aside = task_access(spark), config.data.max_bad_rows > 0
+            read = partial(measure_splits, settings=settings, spec=plan.spec, access=access, sets_aside=sets_aside)
+            parts = _of_files(spark, splits, read, tasks)
     except (PySparkException, Py4JError) as error:
         raise explained(error, "computing the statistics of the data") from error
     rows_read = sum(part.rows for part in parts)
@@ -129,19 +128,13 @@ def _of_files(
     splits: Sequence[Split],
     read: Callable[[int, Iterable[Sequence[Split]]], Iterator[PartialStatistics]],
     tasks: int,
-    keys: CarriedKeys,
 ) -> list[PartialStatistics]:
     """Has our tasks read row groups, each equally many rows, and of as few files as possible."""
     shares = _dealt(splits, tasks)
     if not shares:
         return []
     dealt = spark.sparkContext.parallelize(shares, len(shares))
-
-    def measure(task: int, shares: Iterable[Sequence[Split]]) -> Iterator[PartialStatistics]:
-        keys.take()
-        return read(task, shares)
-
-    return dealt.mapPartitionsWithIndex(measure).collect()
+    return dealt.mapPartitionsWithIndex(read).collect()
 
 
 def _row_groups(config: JobConfig, plan: Plan) -> Iterator[Split]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import threading
-import time
 from collections.abc import Callable, Mapping
 
 from py4j.protocol import Py4JError
@@ -18,7 +17,6 @@ from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.store_keys import (
-    CarriedKeys,
     environment_keys,
     key_file,
     keys_edition,
@@ -138,22 +136,20 @@ class DriverKeys:
         return properties.get(f"fs.s3a.bucket.{bucket}.{key}") or properties.get(f"fs.s3a.{key}") or ""
 
 
-def keys_for_tasks(systems: FileSystems) -> CarriedKeys:
-    """Returns the present secrets of the stores in use, for the closures of Spark tasks that read from them."""
-    keys, stores = systems.keys, systems.stores()
-    content = keys.content(stores) if isinstance(keys, DriverKeys) and stores else b""
-    return CarriedKeys(content, time.time())
+def keys_for_job(systems: FileSystems) -> bytes:
+    """Returns the present secrets of the stores in use: a file of them; b"" without any."""
+    stores = systems.stores()
+    return systems.keys.content(stores) if isinstance(systems.keys, DriverKeys) and stores else b""
 
 
 def handing_keys(systems: FileSystems, handlers: Mapping[Action, Handler]) -> Mapping[Action, Handler]:
     """Returns handlers that answer an agent's heartbeat with the present secrets of the stores in use, too."""
-    beat, keys = handlers.get(Action.AGENT_HEARTBEAT), systems.keys
-    if not isinstance(keys, DriverKeys) or beat is None:
+    beat = handlers.get(Action.AGENT_HEARTBEAT)
+    if not isinstance(systems.keys, DriverKeys) or beat is None:
         return handlers
 
     def answer(message: AgentHeartbeat) -> Message:
-        orders, stores = beat.answer(message), systems.stores()
-        content = keys.content(stores) if stores else b""
+        orders, content = beat.answer(message), keys_for_job(systems)
         if keys_edition(content) == message.store_keys:
             return orders
         return orders.model_copy(update={"store_keys": base64.b64encode(content).decode()})
