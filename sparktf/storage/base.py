@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Protocol
 
@@ -123,6 +123,11 @@ class Storage(Protocol):
             StorageError: the stored file has another length.
         """
 
+    def upload_as(self, local: Path, path: str, sha256: str) -> None:
+        """Like `upload`, of a file whose SHA-256 is known, in hex."""
+        del sha256
+        self.upload(local, path)
+
     def download(self, path: str, local: Path) -> None:
         """Copies a file to a local path atomically, replacing an existing one; makes the folders above it.
 
@@ -148,6 +153,20 @@ class Storage(Protocol):
 
     def checksum(self, path: str) -> str:
         """Returns the SHA-256 of the stored content, in hex. Raises `StorageNotFoundError` if no file is there."""
+
+    def fingerprints(self, folder: str) -> Mapping[str, tuple[int, str]] | None:
+        """Returns the sizes and the checksums of all files below a folder, by their names below it, where the storage
+        knows them without reading: a checksum is "" where it does not. None where it knows none.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        del folder
+        return None
+
+    def keep_names(self, path: str) -> None:
+        """Makes a folder in which files and folders can be renamed, unless it is there. A file system's always can."""
+        del path
 
     def make_dirs(self, path: str) -> None:
         """Makes the folder and those above it, unless they exist. Raises `StorageExistsError` if a file is there."""

@@ -17,6 +17,7 @@ from sparktf.storage.mounts import check_not_mounted, home_of, mounted
 
 if TYPE_CHECKING:
     from sparktf.storage.hdfs.hdfs import HdfsStorage
+    from sparktf.storage.names.named_storage import NamedStorage
     from sparktf.storage.objects.object_storage import ObjectStorage
 
 # Hadoop prints a local path as "file:/x". Any other scheme needs "://": "day:1/part" is a relative path.
@@ -42,6 +43,7 @@ class FileSystems:
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.Lock()
         self._clusters: dict[str, HdfsStorage | ObjectStorage] = {}
+        self._named: dict[str, NamedStorage] = {}
 
     def open(self, path: str, *, deadline_s: float | None = None) -> Storage:
         """Returns the storage of a path.
@@ -61,6 +63,29 @@ class FileSystems:
             supported = ", ".join(f"{name}://" for name in _SUPPORTED)
             raise ConfigError(f"{path}: {scheme}:// is not supported: use {supported} or a path without a scheme")
         storage = self._cluster(scheme, _authority(path))
+        return storage if deadline_s is None else storage.patient(deadline_s)
+
+    def open_runs(self, path: str, *, deadline_s: float | None = None) -> Storage:
+        """Returns the storage of a path that may be in a run or among published models, whose folders are renamed.
+
+        In a store of objects their names are kept beside them (`storage/names`). Elsewhere the same as `open`.
+
+        Args:
+            deadline_s: See `open`.
+
+        Raises:
+            ConfigError: no storage supports the path.
+        """
+        path = self.normalise(path)
+        if _scheme(path) not in OBJECT_SCHEMES:
+            return self.open(path, deadline_s=deadline_s)
+        cluster = f"{_scheme(path)}://{_authority(path)}"
+        with self._lock:
+            if cluster not in self._named:
+                from sparktf.storage.names.named_storage import open_named  # noqa: PLC0415
+
+                self._named[cluster] = open_named(cluster, self.hadoop, self._timeouts)
+            storage = self._named[cluster]
         return storage if deadline_s is None else storage.patient(deadline_s)
 
     def normalise(self, path: str) -> str:
@@ -148,6 +173,11 @@ class FileSystems:
 def open_storage(path: str) -> Storage:
     """Returns the storage of a path in this process's environment; see `FileSystems.open`."""
     return FileSystems(HadoopConf.from_environment()).open(path)
+
+
+def open_storage_of_runs(path: str) -> Storage:
+    """Returns the storage of a path in this process's environment; see `FileSystems.open_runs`."""
+    return FileSystems(HadoopConf.from_environment()).open_runs(path)
 
 
 def normalise(path: str) -> str:

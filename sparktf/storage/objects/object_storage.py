@@ -163,6 +163,43 @@ class ObjectStorage(Storage, ConditionalStorage):
         finally:
             self.delete(written)
 
+    # ---- for `storage/names` ----
+
+    def head(self, path: str) -> FileEntry | None:
+        """Returns an object; None if there is none. Raises `StorageError`."""
+        with suppress(StorageNotFoundError):
+            return self._entry(self._head("access", path))
+        return None
+
+    def tag_of(self, path: str) -> Tag | None:
+        """Returns which edition of an object is there; None if there is none. Raises `StorageError`."""
+        with suppress(StorageNotFoundError):
+            meta = self._head("access", path)
+            return Tag(meta["e_tag"], meta["version"])
+        return None
+
+    def below(self, path: str) -> Sequence[FileEntry]:
+        """Returns all objects below a folder, sorted. Raises `StorageError`."""
+        return [self._entry(meta) for meta in self._below("list", path)]
+
+    def put_file(self, local: Path, path: str) -> None:
+        """Puts a local file, of which the store has checked what has arrived: obstore signs its checksum."""
+        with storage_errors("read", str(local)):
+            parts = os.stat(local).st_size > _PART_NBYTES
+        with object_errors(f"copy {local} to", path):
+            obstore.put(self._client, self._key(path), local, use_multipart=parts, chunk_size=_PART_NBYTES)
+
+    def copy_object(self, source: str, target: str) -> None:
+        """Copies an object within the store. Raises `StorageError`."""
+        with object_errors(f"copy {source} to", target):
+            obstore.copy(self._client, self._key(source), self._key(target))
+
+    def delete_objects(self, paths: Sequence[str]) -> None:
+        """Deletes objects, if they are there. Raises `StorageError`."""
+        if paths:
+            with object_errors("delete", paths[0]):
+                obstore.delete(self._client, [self._key(path) for path in paths])
+
     def _open(self, doing: str, path: str) -> ObjectStream:
         meta = self._head(doing, path)
         return ObjectStream(self._client, meta["path"], path, meta["size"], meta["e_tag"])
