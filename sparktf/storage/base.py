@@ -47,6 +47,9 @@ class ConditionalStorage(Protocol):
     def read_tagged(self, path: str) -> tuple[bytes, Tag]:
         """Returns a small object's content, and which edition it is. Raises `StorageNotFoundError` without one."""
 
+    def copy_object(self, source: str, target: str) -> None:
+        """Copies an object within the store, replacing another one. Raises `StorageError`."""
+
     def put_tagged(self, path: str, content: bytes, tag: Tag | None) -> Tag:
         """Replaces the edition of that tag; with None puts an object where none is. Returns the new edition.
 
@@ -59,11 +62,16 @@ class ConditionalStorage(Protocol):
 
 
 class Storage(Protocol):
-    """A file system.
+    """A file system, or a store of objects.
+
+    Attributes:
+        renames: It renames any file or folder. A store of objects does so only in folders that `keep_names` has made.
 
     Any method raises `StoragePermissionError` if this user may not do it, and `StorageError` for any other failure.
     A path below a file does not exist: `StorageNotFoundError`.
     """
+
+    renames: bool = True
 
     def user(self) -> str:
         """Returns the user whose new files are."""
@@ -167,6 +175,32 @@ class Storage(Protocol):
     def keep_names(self, path: str) -> None:
         """Makes a folder in which files and folders can be renamed, unless it is there. A file system's always can."""
         del path
+
+    def show(self, folder: str, last: str) -> None:
+        """Makes a folder that `keep_names` has made look to who knows the store alone as it looks here.
+
+        What has come is there before `CURRENT` and the like, files of the folder itself, change, and what has gone
+        stays until after.
+
+        Args:
+            last: Name of the file that makes a folder in it count: it comes last, and goes first.
+
+        Raises:
+            StorageError: the storage failed; some of it may be done.
+        """
+        del folder, last
+
+    def delete_if(self, folder: str, inside: str) -> bool | None:
+        """Deletes a folder that `keep_names` has made, in one step, if another one is still there inside of it.
+
+        Returns:
+            Whether it was; None where a folder is renamed instead, to be deleted then.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        del folder, inside
+        return None
 
     def make_dirs(self, path: str) -> None:
         """Makes the folder and those above it, unless they exist. Raises `StorageExistsError` if a file is there."""

@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
-from sparktf.errors import StorageError, StorageNotFoundError
+from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import FileEntry, Storage, Timeouts, sha256_of
 from sparktf.storage.local import storage_errors
 from sparktf.storage.names import tree
 from sparktf.storage.names.catalogue import Catalogue
+from sparktf.storage.names.conditions import check_conditions
 from sparktf.storage.names.finder import Finder
+from sparktf.storage.names.shown import bring_in_line
 from sparktf.storage.names.tree import NamedFile, NamedFolder, NamedNode, NameParts
 from sparktf.storage.names.unnamed import (
     above_staged,
@@ -30,13 +32,15 @@ from sparktf.storage.names.unnamed import (
     is_staged,
     loose_at,
     may_hold_others,
-    new_key,
     named_node_of,
+    new_key,
 )
 from sparktf.storage.objects.object_storage import ObjectStorage, open_container
 
 _OBJECTS = "_objects"
 """Folder of the objects of files that were not written aside first."""
+
+_TRIES = 20
 
 _MISSING = "No such file or directory"
 
@@ -69,6 +73,8 @@ class _Spot(NamedTuple):
 class NamedStorage(Storage):
     """See the module. Paths are "<scheme>://<container>/x"."""
 
+    renames = False
+
     def __init__(self, store: ObjectStorage, finder: Finder | None = None) -> None:
         """Connects to nothing yet."""
         self._store = store
@@ -82,6 +88,33 @@ class NamedStorage(Storage):
         """See `Storage`."""
         path = path.rstrip("/")
         Catalogue(self._store, path, self._finder.memory(path)).begin()
+
+    def show(self, folder: str, last: str) -> None:
+        """See `Storage`."""
+        spot = self._spot(folder)
+        root = None if spot is None else self._root(spot)
+        if spot is not None and root is not None and not spot.parts:
+            bring_in_line(self._store, spot.folder, root, last)
+
+    def delete_if(self, folder: str, inside: str) -> bool | None:
+        """See `Storage`."""
+        spot, guard = self._spot(folder), self._spot(inside)
+        if spot is None or spot.parts or guard is None or guard.folder != spot.folder:
+            return None
+        now_ms = _now_ms()
+        below = [found.path for found in self._store.below(spot.folder)]
+
+        def empty(root: NamedFolder) -> NamedFolder:
+            if tree.find(root, guard.parts) is None:
+                raise StorageNotFoundError(f"cannot delete {folder}: {inside} is gone")
+            return tree.remove(root, (), now_ms)
+
+        try:
+            spot.names.change(empty, gone=True)
+        except StorageNotFoundError:
+            return False
+        self._store.delete_objects(below)
+        return True
 
     # ---- reading ----
 
@@ -209,8 +242,10 @@ class NamedStorage(Storage):
         return self._store.free_nbytes(path)
 
     def probe(self, path: str) -> None:
+        """See `Storage`. Refuses a store that does not keep the conditions of puts, on which all here rests."""
         self.make_dirs(path)
         self._store.probe(path)
+        check_conditions(self._store, path.rstrip("/"))
 
     # ---- how ----
 
@@ -311,10 +346,16 @@ class NamedStorage(Storage):
 
     def _replace_outside(self, source: str, target: str) -> None:
         """Replaces a file that has no name by one that has: unless that is gone, or another one was put meanwhile."""
-        tag = self._store.tag_of(target)
-        content = self.read_bytes(source)
-        self._store.put_tagged(target, content, tag)
-        self.delete(source)
+        for _ in range(_TRIES):
+            tag = self._store.tag_of(target)
+            content = self.read_bytes(source)
+            try:
+                self._store.put_tagged(target, content, tag)
+            except StorageExistsError:  # by another process, or by this put itself, which was sent twice
+                continue
+            self.delete(source)
+            return
+        raise StorageUnavailableError(f"cannot rename {source} to {target}: others replace it again and again")
 
     def _remove(self, spot: _Spot) -> NamedFiles:
         """Takes a name away; returns the files that nobody finds any more."""

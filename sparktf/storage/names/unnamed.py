@@ -16,7 +16,7 @@ from sparktf.storage.base import FileEntry
 from sparktf.storage.names.tree import NamedFile, NamedFolder, NamedNode, NameParts, files_of, folder_of
 from sparktf.storage.objects.object_storage import ObjectStorage
 
-_STAGED = re.compile(r"^(_put-|_plan-|_new-|_tmp$)")
+_STAGED = re.compile(r"^(_put-|_plan-|_new-|_staged-|_tmp$)")
 _LOOSE_TOPS = ("logs", "tensorboard", "bad_rows")
 _OWNER, _OF_OWNER = "owner", re.compile(r"^(beat|released|_now-.*)$")
 _PROBE = ".probe-"
