@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
-from sparktf.hadoop import HadoopConf
-from sparktf.storage.base import FileEntry, Storage, Timeouts, sha256_of
+from sparktf.storage.base import FileEntry, Storage, sha256_of
 from sparktf.storage.local import storage_errors
 from sparktf.storage.names import tree
 from sparktf.storage.names.catalogue import Catalogue
@@ -35,7 +34,7 @@ from sparktf.storage.names.unnamed import (
     named_node_of,
     new_key,
 )
-from sparktf.storage.objects.object_storage import ObjectStorage, open_container
+from sparktf.storage.objects.object_storage import ObjectStorage
 
 _OBJECTS = "_objects"
 """Folder of the objects of files that were not written aside first."""
@@ -375,8 +374,3 @@ def _entry(path: str, node: NamedNode) -> FileEntry:
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def open_named(root: str, hadoop: HadoopConf, timeouts: Timeouts) -> NamedStorage:
-    """Returns the storage of "<scheme>://<authority>". Raises `ConfigError` if that names no container."""
-    return NamedStorage(open_container(root, hadoop, timeouts))
