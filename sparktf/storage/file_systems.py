@@ -18,6 +18,7 @@ from sparktf.storage.store_keys import StoreKeys, keys_here, only_hadoops
 
 if TYPE_CHECKING:
     from sparktf.storage.hdfs.hdfs import HdfsStorage
+    from sparktf.storage.names.named_storage import NamedStorage
     from sparktf.storage.objects.object_storage import ObjectStorage
 
 # Hadoop prints a local path as "file:/x". Any other scheme needs "://": "day:1/part" is a relative path.
@@ -49,6 +50,7 @@ class FileSystems:
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.Lock()
         self._clusters: dict[str, HdfsStorage | ObjectStorage] = {}
+        self._named: dict[str, NamedStorage] = {}
 
     def open(self, path: str, *, deadline_s: float | None = None) -> Storage:
         """Returns the storage of a path.
@@ -77,6 +79,30 @@ class FileSystems:
         if scheme not in _SUPPORTED:
             return f"there is no client for {scheme}://"
         return only_hadoops(self.hadoop.properties, scheme, _authority(path)) if scheme in OBJECT_SCHEMES else ""
+
+    def open_runs(self, path: str, *, deadline_s: float | None = None) -> Storage:
+        """Returns the storage of a path that may be in a run or among published models, whose folders are renamed.
+
+        In a store of objects their names are kept beside them (`storage/names`). Elsewhere the same as `open`.
+
+        Args:
+            deadline_s: See `open`.
+
+        Raises:
+            ConfigError: no storage supports the path.
+        """
+        path = self.normalise(path)
+        if _scheme(path) not in OBJECT_SCHEMES:
+            return self.open(path, deadline_s=deadline_s)
+        # Imported late, as the store itself.
+        from sparktf.storage.names.named_storage import NamedStorage  # noqa: PLC0415
+        from sparktf.storage.objects.object_storage import ObjectStorage  # noqa: PLC0415
+
+        store = self._cluster(_scheme(path), _authority(path))
+        assert isinstance(store, ObjectStorage)
+        with self._lock:
+            storage = self._named.setdefault(store.root, NamedStorage(store))
+        return storage if deadline_s is None else storage.patient(deadline_s)
 
     def stores(self) -> list[str]:
         """Returns the containers of object stores that have been opened: "s3a://bucket"."""
@@ -168,6 +194,11 @@ class FileSystems:
 def open_storage(path: str) -> Storage:
     """Returns the storage of a path in this process's environment; see `FileSystems.open`."""
     return FileSystems(HadoopConf.from_environment()).open(path)
+
+
+def open_storage_of_runs(path: str) -> Storage:
+    """Returns the storage of a path in this process's environment; see `FileSystems.open_runs`."""
+    return FileSystems(HadoopConf.from_environment()).open_runs(path)
 
 
 def normalise(path: str) -> str:
