@@ -18,6 +18,7 @@ BIN := $(VENV)/bin
 AIRFLOW := .airflow
 MLFLOW := .mlflow
 CONNECTORS := .connectors
+KUBERNETES := .kubernetes
 SPARKS := .sparks
 # Of the oldest line of Spark that is supported, and which most clusters have, the newest.
 OLDEST_LINE := 3.5.9
@@ -62,11 +63,11 @@ PARTS_OF_integration := integration-others integration-local
 PARTS_OF_cluster := cluster-yarn cluster-hdfs secure
 # Of `make test`, two at once: first those that fail soonest, then each before all that are shorter, so that both processors
 # are busy to the end.
-SUITES := $(PARTS_OF_unit) cluster integration-others trainer-others integration-local guests trainer-exactness spark35 simulate fuzz pages
+SUITES := $(PARTS_OF_unit) cluster integration-others trainer-others integration-local guests trainer-exactness kubernetes spark35 simulate fuzz pages
 SUITES_MORE := cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite))) guests
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 # MLflow's environment is made beside the one that all else needs.
-PARTS := mlflow classes check connectors $(SPARKS)/$(OLDEST_LINE)/.installed $(SUITES)
+PARTS := mlflow classes check connectors $(KUBERNETES)/.installed $(SPARKS)/$(OLDEST_LINE)/.installed $(SUITES)
 # The parts of `cluster` wait more than they compute: one place is enough for them.
 PARTED = $(foreach suite,$(1),$(or $(PARTS_OF_$(suite)),$(suite)))
 REPORTS := $(patsubst %,$(TIMES)/%.xml,$(call PARTED,$(SUITES)))
@@ -221,7 +222,7 @@ integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two
 	@$(AT_ONCE) $(PARTS_OF_$@)
 
 $(PARTS_OF_unit) $(PARTS_OF_trainer) $(PARTS_OF_integration) $(PARTS_OF_cluster): $(VENV)/.dev
-$(PARTS_OF_integration) cluster cluster-yarn secure: $(CLASSES)
+$(PARTS_OF_integration) cluster cluster-yarn secure kubernetes: $(CLASSES)
 
 integration integration-others: $(CONNECTORS)/.installed
 
@@ -260,6 +261,11 @@ cluster-yarn:
 .PHONY: secure
 secure: java $(VENV)/.dev ## Tests on a real HDFS and YARN with Kerberos, whose tokens live a minute
 	@$(MINIHADOOP) as-root -- $(PYTEST) $(SECURE_TESTS) $(MARKED) $(ARGS) $(CHOSEN)
+
+# In a network of its own, from which nothing is fetched.
+.PHONY: kubernetes
+kubernetes: java $(VENV)/.dev $(KUBERNETES)/.installed ## Tests of pods: real executors, each in a network of its own, and an API server
+	@KUBERNETES_JARS=$(abspath $(KUBERNETES)) PYTHONPATH=tests:yarn $(PY) -m kubernetes $(PYTEST) tests/kubernetes $(MARKED) $(ARGS) $(CHOSEN)
 
 # MLflow's server asks for an older PyArrow than sparktf has: an environment of its own, half a minute's work.
 .PHONY: guests
@@ -314,7 +320,7 @@ bench-predict: java $(VENV)/.dev
 
 .PHONY: clean
 clean: ## Remove all that make has made
-	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(SPARKS) $(PEERS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
+	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(KUBERNETES) $(SPARKS) $(PEERS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
@@ -409,6 +415,15 @@ $(CONNECTORS)/.installed: $(wildcard tests/integration/connectors/*) | $(VENV)/.
 		--requirement tests/integration/connectors/requirements.txt
 	@mvn -B -ntp -q -f tests/integration/connectors/pom.xml dependency:copy-dependencies \
 		-DoutputDirectory=$(abspath $(CONNECTORS))/jars
+	@touch $@
+
+# Classes of Kubernetes' resources are in Spark's own jars.
+$(KUBERNETES)/.installed: tests/kubernetes/pom.xml
+	@command -v mvn >/dev/null || { echo "Maven is needed for an API server of Kubernetes: install it" \
+		"(Debian, Ubuntu: apt-get install maven)" >&2; exit 1; }
+	@echo "installing an API server of Kubernetes for tests into $(KUBERNETES) (once, 20 MB)"
+	@rm -rf $(KUBERNETES)
+	@mvn -B -ntp -q -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory=$(abspath $(KUBERNETES))
 	@touch $@
 
 $(PY):

@@ -16,7 +16,7 @@ from pydantic import (
 
 from sparktf.config.checks import ChecksConfig
 from sparktf.config.ready import ReadyConfig
-from sparktf.config.section import FunctionName, Section, Switch
+from sparktf.config.section import FunctionName, Section
 from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 from sparktf.predicate import FillValue
 
@@ -238,10 +238,16 @@ class DataConfig(Section):
     locality: bool = Field(
         default=True, description="Give each worker first what HDFS holds on its own host. Off: whatever comes next."
     )
-    cache: Switch = Field(
+    cache: Literal["auto", "on", "off", "disk"] = Field(
         default="auto",
         description="Whether nodes keep the rows that Spark fed them for later epochs, instead of having Spark compute "
-        "them again. `auto`: where there are several epochs.",
+        "them again. `auto`: where there are several epochs. `disk`: also those that they read themselves from HDFS or "
+        "an object store, on the executor's local disk.",
+    )
+    cache_mib: PositiveInt = Field(
+        default=32_768,
+        description="With `cache: disk`, upper bound of what each trainer keeps on the local disk, in MiB; never more "
+        "than half of what is free there. The rest is read again in each epoch.",
     )
     staging_mib: PositiveInt = Field(
         default=512,

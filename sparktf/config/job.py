@@ -58,7 +58,9 @@ class SecurityConfig(Section):
     )
 
 
-_NOT_PLANNED = {"ready", "checks", "rebalance", "locality", "prefetch_mib", "cache", "staging_mib", "max_bad_rows"}
+_NOT_PLANNED = {"ready", "checks", "rebalance", "locality", "prefetch_mib", "cache", "cache_mib", "staging_mib"} | {
+    "max_bad_rows"
+}
 """Settings of `data` that may differ when a run is resumed."""
 
 

@@ -86,7 +86,7 @@ def looks_at(config: JobConfig | None, open_systems: Callable[[], FileSystems]) 
         "libraries": this_machine.look_at_libraries,
     }
     folder = hadoop_conf_dir()
-    needs_yarn = config is not None and master_to_submit_to(config).grants_executors
+    needs_yarn = config is not None and master_to_submit_to(config).has_resource_manager
     try:
         hadoop = HadoopConf.from_folder(folder) if folder is not None else HadoopConf()
         managers = _managers(folder, hadoop, needs_yarn=needs_yarn, named=config is not None)

@@ -15,7 +15,7 @@ from sparktf.clock import Clock, SystemClock
 from sparktf.config.job import JobConfig, SecurityConfig
 from sparktf.driver.code.module import parameter_count, search_path
 from sparktf.driver.gang.control_server import HERE, Addresses, ControlServer, serve
-from sparktf.driver.gang.placement import Request, ask_beside, best_hosts
+from sparktf.driver.gang.placement import HostNbytes, Request, ask_beside, best_hosts
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.gang.site import Handler, Put, Voice
 from sparktf.driver.plan.plan import Plan
@@ -36,6 +36,7 @@ from sparktf.driver.spark.application import (
     slots_of,
 )
 from sparktf.driver.spark.cluster_agents import ClusterAgents
+from sparktf.driver.spark.driver_keys import handing_keys
 from sparktf.driver.spark.driver_tokens import handing_out
 from sparktf.driver.spark.executors import await_executors, executor_facts, release_executors
 from sparktf.driver.spark.feeders import SparkFeeders
@@ -155,7 +156,7 @@ class SparkSite:
     def _serve(self, security: SecurityConfig, port: int, handlers: Mapping[Action, Handler]) -> ControlServer:
         """Starts a server; a socket's folder goes with the JVM."""
         scratch = str(self._spark.sparkContext._temp_dir)
-        handlers = handing_out(self.file_systems.credentials, handlers)
+        handlers = handing_out(self.file_systems.credentials, handing_keys(self.file_systems, handlers))
         return serve(security, port, handlers, self._addresses(), one_machine=self.one_machine, scratch=scratch)
 
     def start_agents(
@@ -167,7 +168,7 @@ class SparkSite:
             hosts = self._wanted_hosts(config, plan)
         elif self._master.grants_executors:
             count = self._ask_for_executors(config, plan, voice.warn)
-        elif config.cluster.placement == "data" and plan.hosts:
+        if config.cluster.placement == "data" and plan.hosts and not self._master.places_executors:
             voice.warn(f"cluster.placement: data needs YARN, since {self.place} does not place executors by host")
         feeders = bool(plan.staged)
         # Nothing keeps two agents of one core each from sharing an executor of two: as many are started as there are
@@ -224,13 +225,18 @@ class SparkSite:
 
     def _wanted_hosts(self, config: JobConfig, plan: Plan) -> list[str]:
         """Returns the best hosts for the nodes that read, where the master places executors by host."""
-        by_host = self._master.grants_executors and config.cluster.placement == "data"
-        return best_hosts(plan.host_nbytes(), config.cluster.shape.workers, ()) if by_host else []
+        wanted = self._wanted_nbytes(config, plan)
+        return best_hosts(wanted, config.cluster.shape.workers, ()) if wanted else []
+
+    def _wanted_nbytes(self, config: JobConfig, plan: Plan) -> HostNbytes:
+        """Returns where the data lies, if executors are wanted there and the master can place them."""
+        by_host = self._master.places_executors and config.cluster.placement == "data"
+        return plan.host_nbytes() if by_host else {}
 
     def _ask_for_executors(self, config: JobConfig, plan: Plan, warn: Callable[[str], None]) -> int:
         """Asks the master for the missing executors; returns how many there will be."""
         nodes, readers = config.cluster.nodes, config.cluster.shape.workers
-        wanted = plan.host_nbytes() if config.cluster.placement == "data" else {}
+        wanted = self._wanted_nbytes(config, plan)
 
         def held(total: int) -> list[str]:
             limit_s = KNOBS.placed_s if wanted else 0.0
@@ -242,7 +248,7 @@ class SparkSite:
         try:
             return max(ask_beside(wanted, nodes, readers, held, ask), nodes)
         except Py4JError as e:
-            warn(f"executors cannot be requested on the hosts of the data: {line_of_error(e)}")
+            warn(f"executors cannot be requested: {line_of_error(e)}")
             return nodes
 
     def _conf(self) -> dict[str, str]:

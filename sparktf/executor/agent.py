@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import importlib.metadata
 import os
@@ -28,6 +29,7 @@ from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.process.module_search import find_module
 from sparktf.process.ports import BoundPort
+from sparktf.storage.store_keys import HandedKeys
 from sparktf.version import __version__
 from sparktf.wire.beats import QUICK_S
 from sparktf.wire.channel import ControlClient, Silence, is_gone
@@ -53,6 +55,8 @@ class AgentSettings:
     driver_lost_s: float
     nursery: Switch  # Whether trainers are forked: `cluster.nursery`
     nurseries: str = ""  # On the driver's machine, folder of a nursery that the driver may have started; else empty
+    address_in: str = ""  # Variable of the executor that has its address for peers; "" for the host's own name
+    container_in: str = ""  # Variable of the executor by which its container is known to the driver; "" for none
     deals_gpus: bool = False  # Whether the application has GPUs, so that a trainer sees those of its task alone
 
 
@@ -126,6 +130,7 @@ class Agent:
         self._waits = False
         self._silence = Silence(settings.driver_lost_s)
         self._tokens = HandedTokens(Path(_local_dir() or base))
+        self._store_keys = HandedKeys(Path(_local_dir() or base))
 
     def run(self) -> None:
         """Registers, then obeys until dismissed, or until the driver's process is gone.
@@ -178,7 +183,7 @@ class Agent:
             host=socket.gethostname(),
             jvm=self._process or executor_identity(),
             address=self._address(),
-            container=os.environ.get("CONTAINER_ID", ""),
+            container=_variable(self._settings.container_in),
             sees_gpu=sees_gpu(self._gpus),
             processors=0 if THREADS in os.environ else len(os.sched_getaffinity(0)),
             before=self._before,
@@ -200,6 +205,8 @@ class Agent:
                 due_s = now_s + (QUICK_S if orders is None else orders.beat_s)
                 if orders is not None and orders.tokens:
                     self._tokens.take(orders.tokens)
+                if orders is not None and orders.store_keys:
+                    self._store_keys.take(base64.b64decode(orders.store_keys))
                 if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
                     return orders.order is Order.REJOIN
                 if orders is not None:
@@ -272,6 +279,7 @@ class Agent:
             address=self._address(),
             trainer=self._trainer.spec.trainer if self._trainer is not None else None,
             tokens=self._tokens.edition,
+            store_keys=self._store_keys.edition,
         )
         return self._call(Action.AGENT_HEARTBEAT, beat, Orders)
 
@@ -296,7 +304,14 @@ class Agent:
         return said
 
     def _address(self) -> str:
-        return f"{self._settings.host or socket.gethostname()}:{self._port.port}"
+        settings = self._settings
+        host = settings.host or _variable(settings.address_in) or socket.gethostname()
+        return f"{host}:{self._port.port}"
+
+
+def _variable(name: str) -> str:
+    """Returns a variable of the executor's; "" if it is not named, or not set."""
+    return os.environ.get(name, "") if name else ""
 
 
 def _local_dir() -> str | None:

@@ -109,8 +109,8 @@ class _Look:
             rows, hosts = plan.rows(Stream.TRAIN), self._hosts(plan)
             node_rows, share = dealt_to(self.config, plan, hosts)
             updates = updates_of(self.config, rows, node_rows)
-            asks = self.slots.master.grants_executors and self.config.cluster.placement == "data" and bool(plan.hosts)
-            known = share if asks or not self.slots.master.grants_executors else None
+            asks = self.slots.master.places_executors and self.config.cluster.placement == "data" and bool(plan.hosts)
+            known = share if asks or not self.slots.master.places_executors else None
             locality = expected_locality(hosts if asks else (), known, plan, room.fits if asks and room else None)
         elif rows is not None:
             updates = updates_of(self.config, rows, None)
@@ -175,7 +175,7 @@ class _Look:
         readers = self.config.cluster.shape.workers
         if self.slots.master.one_machine:
             return [socket.gethostname()] * readers
-        asks = self.slots.master.grants_executors and self.config.cluster.placement == "data"
+        asks = self.slots.master.places_executors and self.config.cluster.placement == "data"
         return (wanted_hosts(self.config, plan) if asks else []) or [""] * readers
 
     # ---- the run ----
@@ -232,7 +232,7 @@ class _Look:
                 plan = load_plan(self.storage, self.rundir.plan)
                 check_same_plan(self.config, plan, self.rundir)
                 return plan
-            located = self.slots.master.grants_executors
+            located = self.slots.master.places_executors
             return plan_here(self.config, self.systems, self.found, self.say, deep=True, located=located)
         return None
 

@@ -34,6 +34,30 @@ class FileEntry(NamedTuple):
     modified_ms: int = 0  # Last change of a file's content or of a folder's entries, in milliseconds since the epoch
 
 
+class Tag(NamedTuple):
+    """One edition of an object, as its store names it."""
+
+    e_tag: str | None
+    version: str | None = None
+
+
+class ConditionalStorage(Protocol):
+    """A store that puts an object on a condition, which all of its servers keep alike."""
+
+    def read_tagged(self, path: str) -> tuple[bytes, Tag]:
+        """Returns a small object's content, and which edition it is. Raises `StorageNotFoundError` without one."""
+
+    def put_tagged(self, path: str, content: bytes, tag: Tag | None) -> Tag:
+        """Replaces the edition of that tag; with None puts an object where none is. Returns the new edition.
+
+        Raises:
+            StorageExistsError: another edition is there, or has been; this put may itself have made it, if its answer
+                was lost and the client has sent it again.
+            StorageError: the storage failed; the object may be there all the same, or come later, but never in place
+                of another edition than that of the tag.
+        """
+
+
 class Storage(Protocol):
     """A file system.
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from sparktf.driver.spark.executors import Executor, find_executor
-from sparktf.driver.spark.masters import Local, LocalCluster, Master, Standalone, Yarn, master_of
+from sparktf.driver.spark.masters import Kubernetes, Local, LocalCluster, Master, Standalone, Yarn, master_of
 from sparktf.submit.cluster_manager import manager_of
 
 HERE = len(os.sched_getaffinity(0))
@@ -24,7 +24,7 @@ HERE = len(os.sched_getaffinity(0))
         ("local-cluster[2,3,1024]", LocalCluster, 2, 3),
         ("local-cluster[ 2 , 3 , 1024 ]", LocalCluster, 2, 3),
         ("spark://a:7077,b:7077", Standalone, None, 5),
-        ("k8s://https://a:443", Standalone, None, 5),
+        ("k8s://https://a:443", Kubernetes, None, 5),
         ("yarn", Yarn, None, 5),
         ("", Standalone, None, 5),
     ],

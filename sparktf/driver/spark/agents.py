@@ -67,7 +67,10 @@ class SparkAgents:
         self._count = count
         self._slots = slots
         self._gpus = gpus_of(dict(self._context.getConf().getAll())) if not slots.master.runs_in_driver else None
-        self._settings = replace(settings, deals_gpus=self._gpus is not None)
+        address_in, container_in = slots.master.address_in, slots.master.container_in
+        self._settings = replace(
+            settings, address_in=address_in, container_in=container_in, deals_gpus=self._gpus is not None
+        )
         self._group = f"sparktf-agents-{uuid.uuid4().hex[:8]}"
         self._restarts = 0
         self._closing = False

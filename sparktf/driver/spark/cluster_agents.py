@@ -72,7 +72,9 @@ class ClusterAgents:
         self._leaves_slots = slots.cores > 1
         self._spark = spark
         self._count = count
-        self._settings = replace(settings, deals_gpus=gpus_of(dict(spark.sparkContext.getConf().getAll())) is not None)
+        deals_gpus = gpus_of(dict(spark.sparkContext.getConf().getAll())) is not None
+        address_in, container_in = slots.master.address_in, slots.master.container_in
+        self._settings = replace(settings, address_in=address_in, container_in=container_in, deals_gpus=deals_gpus)
         self._reservations = reservations
         self._reserve_s = reserve_s
         self._closing = threading.Event()

@@ -103,7 +103,7 @@ def release_executors(spark: SparkSession, master: Master, containers: Sequence[
 
 def find_executor(master: Master, executors: Sequence[Executor], container: str) -> Executor | None:
     """Returns the executor in a container of the master's."""
-    return next((e for e in executors if master.has_executor(container, e.log)), None)
+    return next((e for e in executors if master.has_executor(container, e.id, e.log)), None)
 
 
 def executor_facts(spark: SparkSession, master: Master, containers: Sequence[str]) -> list[ExecutorFacts]:

@@ -39,7 +39,19 @@ class Master:
     """Whether all executors run on the driver's machine."""
 
     grants_executors: ClassVar[bool] = False
-    """Whether executors can be requested while the application runs, on given hosts."""
+    """Whether executors can be requested, and given back, while the application runs."""
+
+    places_executors: ClassVar[bool] = False
+    """Whether they can be requested on given hosts, by the names that storage knows."""
+
+    has_resource_manager: ClassVar[bool] = False
+    """Whether a submission has to know YARN's ResourceManager."""
+
+    address_in: ClassVar[str] = ""
+    """Variable of an executor with the address by which others reach it; "" where that is its host's own name."""
+
+    container_in: ClassVar[str] = ""
+    """Variable of an executor with the word by which `has_executor` knows it; "" where there is none."""
 
     unpacks_archives: ClassVar[bool] = False
     """Whether it brings a packed environment to its executors, and unpacks it in their folders."""
@@ -66,8 +78,14 @@ class Master:
             PreflightError: with the setting that would suffice.
         """
 
-    def has_executor(self, container: str, log: str) -> bool:
-        """Whether an executor is the one in a container, by the address of its log."""
+    def has_executor(self, container: str, executor: str, log: str) -> bool:
+        """Whether an executor is the one in a container.
+
+        Args:
+            container: What `container_in` holds there.
+            executor: Spark's id of it.
+            log: Address of its log.
+        """
         return False
 
     # ---- a submission ----
@@ -145,8 +163,11 @@ class Yarn(Master):
     """`yarn`: containers, requested from a ResourceManager."""
 
     grants_executors: ClassVar[bool] = True
+    places_executors: ClassVar[bool] = True
+    has_resource_manager: ClassVar[bool] = True
     unpacks_archives: ClassVar[bool] = True
     keeps_drivers: ClassVar[bool] = True
+    container_in: ClassVar[str] = "CONTAINER_ID"
 
     def place(self, conf: Mapping[str, str]) -> str:
         """Returns the queue, too."""
@@ -156,7 +177,7 @@ class Yarn(Master):
         """Checks the overhead: YARN ends a container that takes more than it has asked for."""
         check_overhead(conf, node)
 
-    def has_executor(self, container: str, log: str) -> bool:
+    def has_executor(self, container: str, executor: str, log: str) -> bool:
         """Whether it is in the container, whose id is in the address of its log."""
         return bool(container) and container in log
 
@@ -173,12 +194,27 @@ class Yarn(Master):
         check_encryption({**protection(config), **config.submit.conf}, config.security.tls)
 
 
+@dataclass(frozen=True, slots=True)
+class Kubernetes(Master):
+    """`k8s://`: pods, whose names are no addresses."""
+
+    grants_executors: ClassVar[bool] = True
+    address_in: ClassVar[str] = "SPARK_EXECUTOR_POD_IP"
+    container_in: ClassVar[str] = "SPARK_EXECUTOR_ID"
+
+    def has_executor(self, container: str, executor: str, log: str) -> bool:
+        """Whether it is the executor of that id."""
+        return bool(container) and container == executor
+
+
 def master_of(url: str) -> Master:
     """Returns the master for Spark's master URL."""
     if _LOCAL.match(url):
         return Local(url)
     if _LOCAL_CLUSTER.match(url):
         return LocalCluster(url)
+    if url.startswith("k8s://"):
+        return Kubernetes(url)
     return Yarn(url) if url.startswith("yarn") else Standalone(url)
 
 

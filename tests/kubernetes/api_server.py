@@ -1,0 +1,140 @@
+"""An API server of Kubernetes: fabric8's, in a JVM of its own, and before it a relay that does what it leaves out."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import urllib.request
+from pathlib import Path
+from typing import Any, Self
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+_JARS = os.environ.get("KUBERNETES_JARS", "")
+_HEAD_ENDS = b"\r\n\r\n"
+_CALL_S = 10.0
+
+Resource = dict[str, Any]
+"""A resource of Kubernetes, as JSON has it."""
+
+
+class ApiServer:
+    """Use it as a context manager: it is up inside of it.
+
+    Attributes:
+        url: Of its API, for everybody in this network.
+        quota: The most pods that may be there at a time; None for any number.
+    """
+
+    def __init__(self, address: str) -> None:
+        """Starts nothing yet; it will be at this address."""
+        self._address = address
+        self.url = ""
+        self.quota: int | None = None
+
+    def __enter__(self) -> Self:
+        home = Path(pyspark.__file__).parent
+        port, secret = launch_gateway(
+            classpath=f"{_JARS}/*:{home}/jars/*", javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
+            die_on_exit=True, enable_auth=True,
+        )  # fmt: skip
+        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret))
+        java = self._gateway.jvm
+        mock, parts = java.io.fabric8.kubernetes.client.server.mock, java.io.fabric8.mockwebserver
+        dispatcher = mock.KubernetesCrudDispatcher(java.java.util.ArrayList())
+        server = mock.KubernetesMockServer(
+            parts.Context(), parts.MockWebServer(), java.java.util.HashMap(), dispatcher, False
+        )
+        server.init(java.java.net.InetAddress.getByName("127.0.0.1"), 0)
+        self._behind = ("127.0.0.1", int(server.getPort()))
+        self._listener = socket.create_server((self._address, 0))
+        self.url = f"http://{self._address}:{self._listener.getsockname()[1]}"
+        threading.Thread(target=self._accept, name="api", daemon=True).start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._listener.close()
+        self._gateway.shutdown()
+
+    # ---- a client ----
+
+    def call(self, method: str, path: str, body: Resource | None = None) -> Resource:
+        """Returns the server's answer. Raises `OSError` if it refuses, or does not answer."""
+        request = urllib.request.Request(
+            f"http://{self._behind[0]}:{self._behind[1]}{path}",
+            None if body is None else json.dumps(body).encode(),
+            {"Content-Type": "application/json"},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=_CALL_S) as answer:
+            found: Resource = json.load(answer)
+            return found
+
+    def all(self, kind: str) -> list[Resource]:
+        """Returns all resources of a kind: "pods"."""
+        return list(self.call("GET", f"/api/v1/{kind}").get("items", ()))
+
+    # ---- the relay ----
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._relay, args=(caller,), name="relay", daemon=True).start()
+
+    def _relay(self, caller: socket.socket) -> None:
+        """Hands one request over, and then whatever comes: a watch that becomes a web socket, too."""
+        with caller, socket.create_connection(self._behind) as server:
+            received = b""
+            while _HEAD_ENDS not in received:
+                if not (more := caller.recv(65536)):
+                    return
+                received += more
+            head, _, body = received.partition(_HEAD_ENDS)
+            lines = [line for line in head.decode().split("\r\n") if not line.lower().startswith("connection: keep")]
+            fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+            length = int(fields.get("content-length", 0))
+            while len(body) < length:
+                body += caller.recv(65536)
+            method, path, _ = lines[0].split(" ")
+            if method == "POST" and path.endswith("/pods"):
+                if self.quota is not None and len(self.all("pods")) >= self.quota:
+                    caller.sendall(_refusal(f"exceeded quota: pods, limited: pods={self.quota}"))
+                    return
+                # As the real one does; without a status, a thread of Spark's ends.
+                body = json.dumps({**json.loads(body), "status": {"phase": "Pending"}}).encode()
+                lines = [line for line in lines if not line.lower().startswith("content-length:")]
+                lines.append(f"Content-Length: {len(body)}")
+            if "upgrade" not in fields.get("connection", "").lower():
+                lines = [*(line for line in lines if not line.lower().startswith("connection:")), "Connection: close"]
+            server.sendall("\r\n".join(lines).encode() + _HEAD_ENDS + body)
+            back = threading.Thread(target=_copy, args=(server, caller), name="answer", daemon=True)
+            back.start()
+            _copy(caller, server)
+            back.join()
+
+
+def _refusal(message: str) -> bytes:
+    status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}
+    body = json.dumps({**status, "message": message}).encode()
+    head = f"HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return f"{head}\r\nConnection: close".encode() + _HEAD_ENDS + body
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    """Copies bytes until one side ends."""
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+    except OSError:
+        for side in (source, target):
+            try:
+                side.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue

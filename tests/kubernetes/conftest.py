@@ -1,0 +1,53 @@
+"""A cluster of Kubernetes for the session: an API server and a node. Where it cannot run, the tests fail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from integration.rows import write_rows
+from integration.sandbox import Sandbox
+from integration.watch import Watch
+from kubernetes.api_server import ApiServer
+from kubernetes.pods import GATEWAY, Node, build_network
+
+
+class Cluster(NamedTuple):
+    """An API server, and a node that runs its pods."""
+
+    api: ApiServer
+    node: Node
+
+
+@pytest.fixture(scope="session")
+def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster; `python -m kubernetes` gives it a network."""
+    build_network()
+    with ApiServer(GATEWAY) as api, Node(api, tmp_path_factory.mktemp("pods")) as node:
+        yield Cluster(api, node)
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
+    """The folders of a submission on this machine; whatever still runs there in the end is killed."""
+    made = Sandbox(tmp_path / "app")
+    try:
+        yield made
+    finally:
+        made.family.kill()
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Iterator[Watch]:
+    """A watch that lets all trainers go in the end, also when its test fails."""
+    made = Watch(tmp_path / "books")
+    yield made
+    made.release()
+
+
+@pytest.fixture(scope="session")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake of 600 rows in three files of different sizes, on a volume that all pods have."""
+    return write_rows(tmp_path_factory.mktemp("rows") / "lake")
