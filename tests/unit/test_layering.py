@@ -586,6 +586,7 @@ MAY_WALK_PLANS = {
     "sparktf/driver/spark/jvm_plans.py",
     "sparktf/driver/source/scan.py",
     "sparktf/driver/source/scan_filter.py",
+    "sparktf/driver/source/table_files.py",
     "sparktf/driver/source/table_version.py",
 }
 

@@ -68,8 +68,6 @@ def choose_feed(
         return _through_spark(config, origin, "data.mode: spark asks for it", say)
     data = origin.data
     try:
-        if origin.version is not None:
-            raise NotPlainError(f"it is {origin.version.kind}")
         scan = _scan(config, data, file_systems)
         planned = plan(scan=scan)
     except NotPlainError as error:
@@ -78,8 +76,10 @@ def choose_feed(
         return _through_spark(config, origin, str(error), say)
     except StorageNotFoundError as error:  # a session that has listed the files long ago
         raise SourceNotFoundError(f"{_name(config)}: {error}: refresh it (spark.catalog.refreshTable)") from error
-    say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files")
-    return planned
+    version = origin.version
+    of = f" of {version.kind}" if version is not None else ""
+    say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files{of}")
+    return planned if version is None else replace(planned, source_version=version.number)
 
 
 def check_opens(config: JobConfig, file_systems: FileSystems) -> None:
@@ -198,6 +198,8 @@ def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetSc
     df = filtered(data, config.data.where, "data.where")
     scan = plain_scan(df)
     if config.data.validation is not None and config.data.validation.where is not None:
+        if scan.field_ids is not None:
+            raise NotPlainError("data.validation.where looks at columns in the files, as all of an Iceberg table are")
         # The planner divides files by their partitions: a predicate over columns in the files is more than that.
         held_out = plain_scan(filtered(df, config.data.validation.where, "data.validation.where"))
         if set(held_out.where) != set(scan.where):

@@ -96,7 +96,10 @@ class PlannedFile:
             # Checked after opening, so that a replacement before that is noticed.
             self._check_stamp(split, self._file.footer, self._file.entry)
         except StorageNotFoundError as error:
-            raise SourceNotFoundError(f"{split.path} was deleted after the plan was made") from error
+            raise SourceNotFoundError(
+                f"{split.path} was deleted after the plan was made: of a table, VACUUM and expire_snapshots remove "
+                "files of older versions; keep them for longer, and use another --run-id"
+            ) from error
         self._leaves = leaf_columns(self.metadata, columns)
         columns_there = {leaf: self.metadata.schema.column(leaf) for leaf in self._leaves}
         self._paths = {column.path: leaf for leaf, column in columns_there.items()}
