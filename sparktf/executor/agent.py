@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import importlib.metadata
 import os
@@ -28,6 +29,7 @@ from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.process.module_search import find_module
 from sparktf.process.ports import BoundPort
+from sparktf.storage.store_keys import HandedKeys
 from sparktf.version import __version__
 from sparktf.wire.beats import QUICK_S
 from sparktf.wire.channel import ControlClient, Silence, is_gone
@@ -132,6 +134,7 @@ class Agent:
         self._waits = False
         self._silence = Silence(settings.driver_lost_s)
         self._tokens = HandedTokens(Path(_local_dir() or base))
+        self._store_keys = HandedKeys(Path(_local_dir() or base))
 
     def run(self) -> None:
         """Registers, then obeys until dismissed, or until the driver's process is gone.
@@ -206,6 +209,8 @@ class Agent:
                 due_s = now_s + (QUICK_S if orders is None else orders.beat_s)
                 if orders is not None and orders.tokens:
                     self._tokens.take(orders.tokens)
+                if orders is not None and orders.store_keys:
+                    self._store_keys.take(base64.b64decode(orders.store_keys))
                 if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
                     return orders.order is Order.REJOIN
                 if orders is not None:
@@ -278,6 +283,7 @@ class Agent:
             address=self._address(),
             trainer=self._trainer.spec.trainer if self._trainer is not None else None,
             tokens=self._tokens.edition,
+            store_keys=self._store_keys.edition,
         )
         return self._call(Action.AGENT_HEARTBEAT, beat, Orders)
 

@@ -14,6 +14,7 @@ from sparktf.storage.base import Storage, Timeouts
 from sparktf.storage.credentials import Credentials, credentials_here
 from sparktf.storage.local import LocalStorage, local_path
 from sparktf.storage.mounts import check_not_mounted, home_of, mounted
+from sparktf.storage.store_keys import StoreKeys, keys_here
 
 if TYPE_CHECKING:
     from sparktf.storage.hdfs.hdfs import HdfsStorage
@@ -35,10 +36,16 @@ class FileSystems:
         hadoop: HadoopConf | None = None,
         credentials: Credentials | None = None,
         timeouts: Timeouts | None = None,
+        keys: StoreKeys | None = None,
     ) -> None:
-        """Connects to nothing yet; by default paths without a scheme are local, and credentials are the process's."""
+        """Connects to nothing yet; by default paths without a scheme are local, and credentials are the process's.
+
+        Args:
+            keys: The secrets of object stores. Default: those that this process was handed.
+        """
         self.hadoop = hadoop or HadoopConf()
         self.credentials = credentials or credentials_here(self.hadoop.auth_to_local)
+        self.keys = keys or keys_here()
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.Lock()
         self._clusters: dict[str, HdfsStorage | ObjectStorage] = {}
@@ -62,6 +69,11 @@ class FileSystems:
             raise ConfigError(f"{path}: {scheme}:// is not supported: use {supported} or a path without a scheme")
         storage = self._cluster(scheme, _authority(path))
         return storage if deadline_s is None else storage.patient(deadline_s)
+
+    def stores(self) -> list[str]:
+        """Returns the containers of object stores that have been opened: "s3a://bucket"."""
+        with self._lock:
+            return [cluster for cluster in self._clusters if _scheme(cluster) in OBJECT_SCHEMES]
 
     def normalise(self, path: str) -> str:
         """Returns the canonical form of a path, valid in every process of the run, without a trailing slash.
@@ -139,7 +151,7 @@ class FileSystems:
         if scheme in OBJECT_SCHEMES:
             from sparktf.storage.objects.object_storage import open_container  # noqa: PLC0415
 
-            return open_container(cluster, self.hadoop, self._timeouts)
+            return open_container(cluster, self.hadoop, self._timeouts, self.keys)
         from sparktf.storage.hdfs.hdfs import open_cluster  # noqa: PLC0415
 
         return open_cluster(cluster, self.hadoop, self.credentials, self._timeouts, self.normalise)

@@ -126,7 +126,7 @@ def test_a_killed_driver_is_followed_by_one_of_two_and_the_network_shows_nothing
         wait_for(
             "one has ended",
             lambda: "" if not all(s.is_running for s in both) else "neither has",
-            120,
+            240,
             lambda: both[0].output() + both[1].output(),
         )
         loser, owner = sorted(both, key=lambda one: one.is_running)

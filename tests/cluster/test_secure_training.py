@@ -122,7 +122,7 @@ def test_without_yarn_a_driver_renews_its_tokens_by_the_ticket_of_its_user(
 
 
 def test_an_asynchronous_run_in_cluster_mode_is_scored_with(secured: MiniHadoop, lake: str, tmp_path: Path) -> None:
-    """Scoring has no agents: its executors have the tokens that YARN gave them."""
+    """Scoring has no agents that are handed tokens: its tasks have young ones in their closure."""
     nodes = {"strategy": "parameter_server", "workers": 1, "ps": 1}
     scores = "/user/alice/scores"
     predict = {"source": {"path": lake}, "output": {"path": scores}, "columns": {"label": "digit"}, "keep": ["label"]}

@@ -577,6 +577,7 @@ MAY_REACH_INTO_THE_JVM = {
     "sparktf/driver/spark/jvm_executors.py",
     "sparktf/driver/spark/jvm_login.py",
     "sparktf/driver/spark/jvm_plans.py",
+    "sparktf/driver/spark/jvm_store_keys.py",
     "sparktf/driver/spark/jvm_tokens.py",
 }
 # What goes through Spark's plans, object by object: all else is told of files, columns and versions.
@@ -730,10 +731,8 @@ OPENS_FILE_SYSTEMS = {
     "sparktf/api/trained.py": 1,  # a program of the user's that has a run's result alone, and no session
     "sparktf/driver/spark/ticket.py": 1,  # a command
     "sparktf/driver/spark/application.py": 1,  # a driver, or a program of the user's with a session
-    "sparktf/executor/measuring.py": 1,  # a task of Spark's
-    "sparktf/executor/record_rows.py": 2,  # a task of Spark's that reads records, and one that looks for them
+    "sparktf/executor/handed_tokens.py": 1,  # a task of Spark's, by what its closure has
     "sparktf/executor/trainer_process.py": 1,  # an agent, which learns where to store from the trainer's specification
-    "sparktf/executor/written_records.py": 1,  # a task of Spark's
     "sparktf/nightly/mlflow_writer.py": 1,  # the process that tells MLflow
     "sparktf/trainer/node/place.py": 1,  # a trainer
     "sparktf/trainer/scoring.py": 1,  # the process that scores

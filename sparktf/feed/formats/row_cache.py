@@ -26,7 +26,7 @@ _FREE_SHARE = 2
 
 
 class _Key(NamedTuple):
-    """What was read: a row group of exactly that file, and which of its columns."""
+    """A row group of exactly one file, and which of its columns were read."""
 
     path: str
     stamp: FileStamp

@@ -73,8 +73,12 @@ def s3_config(bucket: str, properties: Mapping[str, str]) -> S3Config:
     if access_key := of("access.key"):
         config["access_key_id"] = access_key
         config["secret_access_key"] = of("secret.key")
-        if token := of("session.token"):
+        # A bucket's own key has nothing to do with the token of the others' one.
+        prefix = f"fs.s3a.bucket.{bucket}." if properties.get(f"fs.s3a.bucket.{bucket}.access.key") else "fs.s3a."
+        if token := properties.get(f"{prefix}session.token"):
             config["session_token"] = token
+    elif of("aws.credentials.provider").endswith("AnonymousAWSCredentialsProvider"):
+        config["skip_signature"] = True
     return config
 
 

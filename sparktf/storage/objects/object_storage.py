@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import secrets
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -20,6 +21,7 @@ from sparktf.storage.objects.clients import client_of
 from sparktf.storage.objects.container import StoreContainer, container_of
 from sparktf.storage.objects.object_errors import is_precondition, object_errors
 from sparktf.storage.objects.object_stream import ObjectStream
+from sparktf.storage.store_keys import StoreKeys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,22 +41,38 @@ class ObjectStorage(Storage, ConditionalStorage):
     after the first one, then raised as `StorageUnavailableError`. A put is atomic.
     """
 
-    def __init__(self, root: str, container: StoreContainer, hadoop: HadoopConf, timeouts: Timeouts) -> None:
+    def __init__(
+        self, root: str, container: StoreContainer, hadoop: HadoopConf, timeouts: Timeouts, keys: StoreKeys
+    ) -> None:
         """Connects to nothing yet.
 
         Args:
             root: Scheme and authority of paths: "s3a://bucket".
+            keys: The secrets that `hadoop` lacks.
         """
         self._root = root
         self._container = container
         self._hadoop = hadoop
         self._timeouts = timeouts
-        self._client: ObjectStore = client_of(container, hadoop.properties, timeouts)
+        self._keys = keys
+        self._lock = threading.Lock()
+        self._made: ObjectStore | None = None
+        self._made_of = ""
 
     def patient(self, deadline_s: float) -> ObjectStorage:
         """Returns the same storage with another deadline."""
         timeouts = self._timeouts._replace(deadline_s=deadline_s)
-        return ObjectStorage(self._root, self._container, self._hadoop, timeouts)
+        return ObjectStorage(self._root, self._container, self._hadoop, timeouts, self._keys)
+
+    @property
+    def _client(self) -> ObjectStore:
+        """The client with the present secrets: one for each edition of them."""
+        edition = self._keys.edition()
+        with self._lock:
+            if self._made is None or edition != self._made_of:
+                properties = {**self._hadoop.properties, **self._keys.properties(self._root)}
+                self._made, self._made_of = client_of(self._container, properties, self._timeouts), edition
+            return self._made
 
     def stat(self, path: str) -> FileEntry:
         key = self._key(path)
@@ -165,7 +183,7 @@ class ObjectStorage(Storage, ConditionalStorage):
 
     def _open(self, doing: str, path: str) -> ObjectStream:
         meta = self._head(doing, path)
-        return ObjectStream(self._client, meta["path"], path, meta["size"], meta["e_tag"])
+        return ObjectStream(lambda: self._client, meta["path"], path, meta["size"], meta["e_tag"])
 
     def _head(self, doing: str, path: str) -> ObjectMeta:
         with object_errors(doing, path):
@@ -205,6 +223,6 @@ def _is_marker(meta: ObjectMeta, key: str) -> bool:
     return meta["path"] == key
 
 
-def open_container(root: str, hadoop: HadoopConf, timeouts: Timeouts) -> ObjectStorage:
+def open_container(root: str, hadoop: HadoopConf, timeouts: Timeouts, keys: StoreKeys) -> ObjectStorage:
     """Returns the storage of "<scheme>://<authority>". Raises `ConfigError` if that names no container."""
-    return ObjectStorage(root, container_of(root), hadoop, timeouts)
+    return ObjectStorage(root, container_of(root), hadoop, timeouts, keys)

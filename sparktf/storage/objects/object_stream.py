@@ -12,6 +12,8 @@ from sparktf.errors import StorageError
 from sparktf.storage.objects.object_errors import is_precondition, object_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from obstore import GetOptions
     from obstore.store import ObjectStore
     from typing_extensions import Buffer
@@ -29,10 +31,11 @@ class ObjectStream(io.RawIOBase):
 
     is_pinned = True
 
-    def __init__(self, client: ObjectStore, key: str, path: str, nbytes: int, e_tag: str | None) -> None:
+    def __init__(self, client: Callable[[], ObjectStore], key: str, path: str, nbytes: int, e_tag: str | None) -> None:
         """Reads nothing yet.
 
         Args:
+            client: Returns the store's, with the present secrets.
             e_tag: Of the edition.
         """
         self._client = client
@@ -80,7 +83,7 @@ class ObjectStream(io.RawIOBase):
         with object_errors("read", self._path):
             try:
                 options: GetOptions = {"range": (start, end), "if_match": self._e_tag}
-                chunk = memoryview(obstore.get(self._client, self._key, options=options).bytes())
+                chunk = memoryview(obstore.get(self._client(), self._key, options=options).bytes())
             except Exception as error:
                 if is_precondition(error):
                     raise StorageError(f"cannot read {self._path}: it was replaced while it was read") from error
