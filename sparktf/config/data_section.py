@@ -16,7 +16,7 @@ from pydantic import (
 
 from sparktf.config.checks import ChecksConfig
 from sparktf.config.ready import ReadyConfig
-from sparktf.config.section import FunctionName, Section, Switch
+from sparktf.config.section import FunctionName, Section
 from sparktf.config.table_moment import TimestampSetting, VersionSetting, check_moment
 from sparktf.predicate import FillValue
 
@@ -24,6 +24,10 @@ PARQUET = "parquet"
 TFRECORD = "tfrecord"
 READ_DIRECTLY = {PARQUET: (), TFRECORD: ("record_types", "record_sample")}
 """Formats that trainers read themselves -> the keys of this section for them only."""
+
+TABLES = ("delta", "iceberg")
+"""Formats of tables whose log tells which Parquet files are their rows: trainers read these, where Spark would find the
+same in them."""
 
 ReaderOptions = dict[str, str | bool | int | float]
 """Options of Spark's readers, as configured."""
@@ -176,7 +180,8 @@ class DataConfig(Section):
     mode: Literal["auto", "direct", "spark"] = Field(
         default="auto",
         description="`direct`: trainers read the Parquet files themselves; `spark`: Spark reads; `auto`: directly, "
-        "where the source is a plain scan of Parquet files ([data.md](data.md)).",
+        "where the source is a plain scan of Parquet files, also of those of a Delta or an Iceberg table "
+        "([data.md](data.md)).",
     )
     rdd_schema: str | None = Field(
         default=None, description="Schema of an RDD's rows, as Spark's DDL: `id bigint, x array<float>, y float`."
@@ -233,10 +238,16 @@ class DataConfig(Section):
     locality: bool = Field(
         default=True, description="Give each worker first what HDFS holds on its own host. Off: whatever comes next."
     )
-    cache: Switch = Field(
+    cache: Literal["auto", "on", "off", "disk"] = Field(
         default="auto",
         description="Whether nodes keep the rows that Spark fed them for later epochs, instead of having Spark compute "
-        "them again. `auto`: where there are several epochs.",
+        "them again. `auto`: where there are several epochs. `disk`: also those that they read themselves from HDFS or "
+        "an object store, on the executor's local disk.",
+    )
+    cache_mib: PositiveInt = Field(
+        default=32_768,
+        description="With `cache: disk`, upper bound of what each trainer keeps on the local disk, in MiB; never more "
+        "than half of what is free there. The rest is read again in each epoch.",
     )
     staging_mib: PositiveInt = Field(
         default=512,
@@ -256,6 +267,11 @@ class DataConfig(Section):
     def is_sparks_format(self) -> bool:
         """Whether only Spark reads the format."""
         return self.format not in READ_DIRECTLY
+
+    @property
+    def may_be_direct(self) -> bool:
+        """Whether trainers may be able to read the format."""
+        return self.format in READ_DIRECTLY or self.format in TABLES
 
     @property
     def names_files(self) -> bool:
@@ -289,8 +305,11 @@ class DataConfig(Section):
             raise ValueError(f"format: {self.format} needs path: give path, or leave format out")
         if self.options and (self.path is None or self.format == TFRECORD):
             raise ValueError("options are for Spark's reader of files: give path, and no format: tfrecord")
-        if self.is_sparks_format and self.mode == "direct":
-            raise ValueError(f"mode: direct needs format: {' or '.join(READ_DIRECTLY)}, not {self.format}")
+        if not self.may_be_direct and self.mode == "direct":
+            formats = (*READ_DIRECTLY, *TABLES)
+            raise ValueError(
+                f"mode: direct needs format: {', '.join(formats[:-1])} or {formats[-1]}, not {self.format}"
+            )
         if self.format != TFRECORD and self.record_types is not None:
             raise ValueError(f"record_types needs format: {TFRECORD}, and format is {self.format}: leave it out")
         is_table = self.table is not None or (self.path is not None and self.is_sparks_format)

@@ -36,6 +36,7 @@ from sparktf.driver.spark.application import (
     slots_of,
 )
 from sparktf.driver.spark.cluster_agents import ClusterAgents
+from sparktf.driver.spark.driver_keys import handing_keys
 from sparktf.driver.spark.driver_tokens import handing_out
 from sparktf.driver.spark.executors import await_executors, executor_facts, release_executors
 from sparktf.driver.spark.feeders import SparkFeeders
@@ -155,7 +156,7 @@ class SparkSite:
     def _serve(self, security: SecurityConfig, port: int, handlers: Mapping[Action, Handler]) -> ControlServer:
         """Starts a server; a socket's folder goes with the JVM."""
         scratch = str(self._spark.sparkContext._temp_dir)
-        handlers = handing_out(self.file_systems.credentials, handlers)
+        handlers = handing_out(self.file_systems.credentials, handing_keys(self.file_systems, handlers))
         return serve(security, port, handlers, self._addresses(), one_machine=self.one_machine, scratch=scratch)
 
     def start_agents(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import importlib.metadata
 import os
@@ -28,6 +29,7 @@ from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.process.module_search import find_module
 from sparktf.process.ports import BoundPort
+from sparktf.storage.store_keys import HandedKeys
 from sparktf.version import __version__
 from sparktf.wire.beats import QUICK_S
 from sparktf.wire.channel import ControlClient, Silence, is_gone
@@ -56,6 +58,8 @@ class AgentSettings:
     address_in: str = ""  # Variable of the executor that has its address for peers; "" for the host's own name
     container_in: str = ""  # Variable of the executor by which its container is known to the driver; "" for none
     deals_gpus: bool = False  # Whether the application has GPUs, so that a trainer sees those of its task alone
+    # Modules to look for, of an agent that looks at its host and starts no trainer; None for any other agent
+    looks_for: tuple[str, ...] | None = None
 
 
 def run_agent(
@@ -65,6 +69,7 @@ def run_agent(
     jvm: str = "",
     on_start: Callable[[], None] = lambda: None,
     gpus: Sequence[str] | None = None,
+    kind: type[Agent] | None = None,
 ) -> None:
     """Runs an agent for a partition until the driver dismisses it.
 
@@ -73,10 +78,11 @@ def run_agent(
         jvm: Identity of its executor. Default: that of the processes above this one.
         on_start: Called at the order to start a trainer.
         gpus: Addresses of the GPUs of its Spark task, which its trainers see; None for all of this machine.
+        kind: The agent's class; None for a plain one.
     """
     base = Path(tempfile.mkdtemp(prefix="sparktf-", dir=_local_dir()))
     try:
-        Agent(partition, settings, base, task, jvm, on_start, gpus).run()
+        (kind or Agent)(partition, settings, base, task, jvm, on_start, gpus).run()
     finally:
         shutil.rmtree(base, ignore_errors=True)
 
@@ -128,6 +134,7 @@ class Agent:
         self._waits = False
         self._silence = Silence(settings.driver_lost_s)
         self._tokens = HandedTokens(Path(_local_dir() or base))
+        self._store_keys = HandedKeys(Path(_local_dir() or base))
 
     def run(self) -> None:
         """Registers, then obeys until dismissed, or until the driver's process is gone.
@@ -202,6 +209,8 @@ class Agent:
                 due_s = now_s + (QUICK_S if orders is None else orders.beat_s)
                 if orders is not None and orders.tokens:
                     self._tokens.take(orders.tokens)
+                if orders is not None and orders.store_keys:
+                    self._store_keys.take(base64.b64decode(orders.store_keys))
                 if orders is not None and orders.order in (Order.DISMISS, Order.REJOIN):
                     return orders.order is Order.REJOIN
                 if orders is not None:
@@ -274,6 +283,7 @@ class Agent:
             address=self._address(),
             trainer=self._trainer.spec.trainer if self._trainer is not None else None,
             tokens=self._tokens.edition,
+            store_keys=self._store_keys.edition,
         )
         return self._call(Action.AGENT_HEARTBEAT, beat, Orders)
 

@@ -11,15 +11,14 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from sparktf.executor.handed_tokens import TaskAccess
 from sparktf.executor.spark_stream import whole
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.vectors import plain_array, plain_column
 from sparktf.feed.formats.format import format_of
-from sparktf.hadoop import HadoopConf
 from sparktf.sequence import Split
 from sparktf.statistics.column_parts import ColumnKind, ColumnPart
 from sparktf.statistics.column_sketch import ColumnSketch, Room
-from sparktf.storage.file_systems import FileSystems
 
 MEASURED = "part binary"
 """Schema of the one row that `measure_batches` returns to Spark, for `read_part`."""
@@ -77,7 +76,7 @@ def measure_splits(
     shares: Iterable[Sequence[Split]],
     settings: MeasureSettings,
     spec: FeedSpec,
-    hadoop: HadoopConf,
+    access: TaskAccess,
     *,
     sets_aside: bool,
 ) -> Iterator[PartialStatistics]:
@@ -92,7 +91,7 @@ def measure_splits(
         StorageError: the storage failed.
     """
     sketch = _TableSketch(settings, task)
-    reader = format_of(spec).new_reader(spec, FileSystems(hadoop).open, sets_aside=sets_aside)
+    reader = format_of(spec).new_reader(spec, access.file_systems().open, sets_aside=sets_aside)
     try:
         for split in itertools.chain.from_iterable(shares):
             drawn = None

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from sparktf.errors import BadValueError
+from sparktf.executor.handed_tokens import TaskAccess
 from sparktf.feed.arrays.arrow_types import is_list
 from sparktf.feed.formats.example_columns import example_columns
 from sparktf.feed.formats.record_file import RecordGroup, group_records, stream_records
 from sparktf.feed.formats.record_types import record_type
 from sparktf.feed.formats.splits import repeated
-from sparktf.hadoop import HadoopConf
 from sparktf.sequence import PartitionValue
 from sparktf.storage.file_systems import FileSystems
 
@@ -28,7 +28,7 @@ class RecordFiles:
     types: Mapping[str, str]  # Feature -> Spark's type of its column, in the order of the columns
     partition_types: Mapping[str, str]  # Partition column -> its Spark type; these columns come last
     partition_values: tuple[tuple[PartitionValue, ...], ...]  # Their values for each file
-    hadoop: HadoopConf
+    access: TaskAccess
 
 
 def record_rows(numbers: Iterable[pa.RecordBatch], settings: RecordFiles) -> Iterator[pa.RecordBatch]:
@@ -38,7 +38,7 @@ def record_rows(numbers: Iterable[pa.RecordBatch], settings: RecordFiles) -> Ite
         DataError: a file is damaged, or a feature does not fit its column; the message names file and row.
         StorageError: the storage failed.
     """
-    file_systems = FileSystems(settings.hadoop)
+    file_systems = settings.access.file_systems()
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             yield from _rows_of(settings, number, file_systems)
@@ -67,7 +67,7 @@ def _listed(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.list_(column.type.value_type)) if is_list(column.type) else column
 
 
-def index_records(paths: Sequence[str], nbytes: int, hadoop: HadoopConf) -> list[list[RecordGroup]]:
+def index_records(paths: Sequence[str], nbytes: int, access: TaskAccess) -> list[list[RecordGroup]]:
     """Returns the groups of records of some files. Raises what `group_records` does."""
-    file_systems = FileSystems(hadoop)
+    file_systems = access.file_systems()
     return [group_records(file_systems.open(path), path, nbytes) for path in paths]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from sparktf.errors import ColumnError
+from sparktf.executor.handed_tokens import TaskAccess
 from sparktf.executor.scorer import Scorer
 from sparktf.executor.spark_stream import whole
 from sparktf.feature import Feature
@@ -39,6 +40,7 @@ class ScoringSettings:
     outputs: tuple[ModelOutput, ...]  # Outputs of the model, which follow the kept columns
     batch_rows: int  # Upper bound of the rows in a call of the model
     max_bad_rows: int  # Upper bound of a partition's rows that fail a check, whose predictions are null
+    access: TaskAccess | None = None  # How the executor's process reads the model; None as this process does
 
 
 class _Sent(NamedTuple):
@@ -64,7 +66,7 @@ def scored(batches: Iterable[pa.RecordBatch], settings: ScoringSettings) -> Iter
         for batch in whole(batches):
             if not batch.num_rows:
                 continue
-            scorer = scorer or Scorer(settings.model)
+            scorer = scorer or _scorer(settings)
             under_way.append(_send(scorer, batch, rows, settings))
             if len(under_way) == _UNDER_WAY:
                 yield _received(scorer, under_way.popleft(), settings)
@@ -73,6 +75,12 @@ def scored(batches: Iterable[pa.RecordBatch], settings: ScoringSettings) -> Iter
     finally:
         if scorer is not None:
             scorer.close()
+
+
+def _scorer(settings: ScoringSettings) -> Scorer:
+    if settings.access is not None:
+        settings.access.put_down()
+    return Scorer(settings.model)
 
 
 def scored_batch(scorer: Scorer, batch: pa.RecordBatch, settings: ScoringSettings) -> pa.RecordBatch:

@@ -14,10 +14,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from sparktf.errors import LifecycleError
+from sparktf.executor.handed_tokens import TaskAccess
 from sparktf.executor.spark_stream import whole
 from sparktf.feed.formats.example_writer import record_bytes
-from sparktf.hadoop import HadoopConf
-from sparktf.storage.file_systems import FileSystems
 
 WRITTEN = "path string, rows bigint"
 """Schema of a task's answer to Spark about its file."""
@@ -30,7 +29,7 @@ class WriterSettings:
     folder: str
     names: tuple[str, ...]
     compresses: bool
-    hadoop: HadoopConf
+    access: TaskAccess
 
 
 def write_records(batches: Iterable[pa.RecordBatch], settings: WriterSettings) -> Iterator[pa.RecordBatch]:
@@ -59,5 +58,5 @@ def write_records(batches: Iterable[pa.RecordBatch], settings: WriterSettings) -
         if not rows:
             return
         path = f"{settings.folder}/{name}"
-        FileSystems(settings.hadoop).open(path).upload(local, path)
+        settings.access.file_systems().open(path).upload(local, path)
     yield pa.RecordBatch.from_pylist([{"path": path, "rows": rows}])

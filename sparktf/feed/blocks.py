@@ -16,10 +16,10 @@ from sparktf.feed.arrays.columns import Array, Columns, slice_rows, take_rows
 from sparktf.feed.arrays.memory import SpareMemory
 from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.formats.format import format_of
-from sparktf.feed.formats.split_sequence import SplitSequence
+from sparktf.feed.formats.row_cache import RowCache
+from sparktf.feed.formats.split_sequence import Reader, SplitSequence
 from sparktf.feed.formats.splits import OpenStorage
 from sparktf.sequence import Assignment, Draw, Piece, Split, Stream, generator
-from sparktf.storage.local import LocalStorage
 
 
 class BlockPart(NamedTuple):
@@ -78,12 +78,14 @@ class PieceReader:
         *,
         sets_aside: bool = False,
         use_threads: bool = False,
+        cache: RowCache | None = None,
     ) -> None:
         """Opens nothing yet.
 
         Args:
             sets_aside: As for `NewReader`.
             use_threads: Let Arrow decode columns on all its threads, which takes cores from other work.
+            cache: Keeps what is read from a remote storage for later epochs.
         """
         self._spec = spec
         self._epoch = epoch
@@ -91,6 +93,7 @@ class PieceReader:
         self._permutes = spec.shuffle and stream is Stream.TRAIN
         new_reader = format_of(spec).new_reader
         self._new_reader = partial(new_reader, spec, open_storage, sets_aside=sets_aside, use_threads=use_threads)
+        self._cache = cache
         self._groups: SplitSequence | None = None
 
     def parts(self, pieces: Sequence[Piece]) -> Iterator[BlockPart]:
@@ -108,8 +111,11 @@ class PieceReader:
 
     def _sequence(self, first: Split) -> SplitSequence:
         if self._groups is None:
-            is_remote = not isinstance(self._open_storage(first.path), LocalStorage)
-            self._groups = SplitSequence(self._new_reader, is_remote=is_remote)
+            ahead = self._open_storage(first.path).reads_ahead
+            new_reader: Callable[[], Reader] = self._new_reader
+            if ahead > 1 and self._cache is not None:
+                new_reader = self._cache.around(new_reader, self._spec)
+            self._groups = SplitSequence(new_reader, ahead=ahead)
         return self._groups
 
     def _in_order(self, groups: SplitSequence, piece: Piece) -> Iterator[BlockPart]:
@@ -166,11 +172,12 @@ class PlannedParts:
         *,
         sets_aside: bool = False,
         use_threads: bool = False,
+        cache: RowCache | None = None,
     ) -> None:
         """Opens nothing yet; see `PieceReader`."""
         self._assignment = assignment
-        stream, epoch = assignment.stream, assignment.epoch
-        self._reader = PieceReader(spec, stream, epoch, open_storage, sets_aside=sets_aside, use_threads=use_threads)
+        reads = partial(PieceReader, spec, assignment.stream, assignment.epoch, open_storage)
+        self._reader = reads(sets_aside=sets_aside, use_threads=use_threads, cache=cache)
 
     @property
     def rows(self) -> int | None:

@@ -175,7 +175,7 @@ class MlflowWriter:
 
     def _copy(self, run: Run, folder: str) -> str:
         """Copies a published folder to the run's artifacts; returns its path there."""
-        storage, place = FileSystems(self._note.hadoop).open(folder), f"model/{name_of(folder)}"
+        storage, place = FileSystems(self._note.hadoop).open_runs(folder), f"model/{name_of(folder)}"
         with tempfile.TemporaryDirectory(prefix="sparktf-mlflow-") as aside:
             for entry in storage.walk(folder):
                 storage.download(entry.path, Path(aside, entry.path.removeprefix(folder).lstrip("/")))

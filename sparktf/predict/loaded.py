@@ -11,7 +11,7 @@ from pyspark.sql import types as sql
 
 from sparktf.driver.plan.features import Schema, nearest
 from sparktf.driver.source.origin import arrow_schema
-from sparktf.driver.spark.application import file_systems_of, hadoop_conf, slots_of
+from sparktf.driver.spark.application import file_systems_of, hadoop_conf, slots_of, task_access
 from sparktf.errors import BadValueError, ColumnError, ConfigError, ModelContractError
 from sparktf.executor.scored_rows import ScoringSettings, output_arrow_type, scored
 from sparktf.feed.arrays.arrow_types import fits
@@ -134,6 +134,7 @@ class LoadedModel:
             outputs=tuple(named),
             batch_rows=batch_rows,
             max_bad_rows=max_bad_rows,
+            access=task_access(self._spark),
         )
 
         def score(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -228,7 +229,7 @@ def load_model(spark: SparkSession, path: str) -> LoadedModel:
     """
     file_systems = file_systems_of(spark)
     path = file_systems.normalise(path)
-    return LoadedModel(spark, find_model(file_systems.open(path), path))
+    return LoadedModel(spark, find_model(file_systems.open_runs(path), path))
 
 
 def quoted(name: str) -> str:

@@ -355,4 +355,4 @@ def look_ahead(
     root = config.output.path
     rundir = None if run_id is None else RunDirectory(root, config.name, run_id)
     slots = master_of(master).slots(config.submit.executor_cores)
-    return _Look(config, slots, systems, systems.open(root), rundir, clock, say).forecast()
+    return _Look(config, slots, systems, systems.open_runs(root), rundir, clock, say).forecast()

@@ -9,38 +9,48 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from sparktf.errors import ConfigError
-from sparktf.hadoop import HDFS_SCHEMES, VIEWFS, HadoopConf
+from sparktf.hadoop import HDFS_SCHEMES, OBJECT_SCHEMES, VIEWFS, HadoopConf
 from sparktf.storage.base import Storage, Timeouts
 from sparktf.storage.credentials import Credentials, credentials_here
 from sparktf.storage.local import LocalStorage, local_path
 from sparktf.storage.mounts import check_not_mounted, home_of, mounted
+from sparktf.storage.store_keys import StoreKeys, keys_here, only_hadoops
 
 if TYPE_CHECKING:
     from sparktf.storage.hdfs.hdfs import HdfsStorage
+    from sparktf.storage.names.named_storage import NamedStorage
+    from sparktf.storage.objects.object_storage import ObjectStorage
 
 # Hadoop prints a local path as "file:/x". Any other scheme needs "://": "day:1/part" is a relative path.
 # Below it, HDFS shows encrypted files as they lie on disk.
 _RAW = "/.reserved/raw"
 _SCHEME = re.compile(r"^(file(?=:)|[a-z][a-z0-9+.-]*(?=://))", re.IGNORECASE)
 
-_SUPPORTED = ("file", *HDFS_SCHEMES)
+_SUPPORTED = ("file", *HDFS_SCHEMES, *OBJECT_SCHEMES)
 
 
 class FileSystems:
-    """The file systems of a Hadoop configuration, one storage for each cluster; thread-safe."""
+    """The file systems of a Hadoop configuration, one storage for each cluster or container; thread-safe."""
 
     def __init__(
         self,
         hadoop: HadoopConf | None = None,
         credentials: Credentials | None = None,
         timeouts: Timeouts | None = None,
+        keys: StoreKeys | None = None,
     ) -> None:
-        """Connects to nothing yet; by default paths without a scheme are local, and credentials are the process's."""
+        """Connects to nothing yet; by default paths without a scheme are local, and credentials are the process's.
+
+        Args:
+            keys: The secrets of object stores. Default: those that this process was handed.
+        """
         self.hadoop = hadoop or HadoopConf()
         self.credentials = credentials or credentials_here(self.hadoop.auth_to_local)
+        self.keys = keys or keys_here()
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.Lock()
-        self._clusters: dict[str, HdfsStorage] = {}
+        self._clusters: dict[str, HdfsStorage | ObjectStorage] = {}
+        self._named: dict[str, NamedStorage] = {}
 
     def open(self, path: str, *, deadline_s: float | None = None) -> Storage:
         """Returns the storage of a path.
@@ -61,6 +71,43 @@ class FileSystems:
             raise ConfigError(f"{path}: {scheme}:// is not supported: use {supported} or a path without a scheme")
         storage = self._cluster(scheme, _authority(path))
         return storage if deadline_s is None else storage.patient(deadline_s)
+
+    def only_hadoops(self, path: str) -> str:
+        """Returns why Hadoop's own clients alone can read a path, for a sentence's end; "" if `open` can, too."""
+        path = self.normalise(path)
+        scheme = _scheme(path)
+        if scheme not in _SUPPORTED:
+            return f"there is no client for {scheme}://"
+        return only_hadoops(self.hadoop.properties, scheme, _authority(path)) if scheme in OBJECT_SCHEMES else ""
+
+    def open_runs(self, path: str, *, deadline_s: float | None = None) -> Storage:
+        """Returns the storage of a path that may be in a run or among published models, whose folders are renamed.
+
+        In a store of objects their names are kept beside them (`storage/names`). Elsewhere the same as `open`.
+
+        Args:
+            deadline_s: See `open`.
+
+        Raises:
+            ConfigError: no storage supports the path.
+        """
+        path = self.normalise(path)
+        if _scheme(path) not in OBJECT_SCHEMES:
+            return self.open(path, deadline_s=deadline_s)
+        # Imported late, as the store itself.
+        from sparktf.storage.names.named_storage import NamedStorage  # noqa: PLC0415
+        from sparktf.storage.objects.object_storage import ObjectStorage  # noqa: PLC0415
+
+        store = self._cluster(_scheme(path), _authority(path))
+        assert isinstance(store, ObjectStorage)
+        with self._lock:
+            storage = self._named.setdefault(store.root, NamedStorage(store))
+        return storage if deadline_s is None else storage.patient(deadline_s)
+
+    def stores(self) -> list[str]:
+        """Returns the containers of object stores that have been opened: "s3a://bucket"."""
+        with self._lock:
+            return [cluster for cluster in self._clusters if _scheme(cluster) in OBJECT_SCHEMES]
 
     def normalise(self, path: str) -> str:
         """Returns the canonical form of a path, valid in every process of the run, without a trailing slash.
@@ -125,22 +172,33 @@ class FileSystems:
             )
         return f"{_scheme(default)}://{_authority(default)}"
 
-    def _cluster(self, scheme: str, authority: str) -> HdfsStorage:
+    def _cluster(self, scheme: str, authority: str) -> HdfsStorage | ObjectStorage:
         cluster = f"{scheme}://{authority}"
         with self._lock:
             if cluster not in self._clusters:
-                # Imported late: its libraries take long to load in every process, and many runs need no cluster.
-                from sparktf.storage.hdfs.hdfs import open_cluster  # noqa: PLC0415
-
-                self._clusters[cluster] = open_cluster(
-                    cluster, self.hadoop, self.credentials, self._timeouts, self.normalise
-                )
+                self._clusters[cluster] = self._connected(scheme, cluster)
             return self._clusters[cluster]
+
+    def _connected(self, scheme: str, cluster: str) -> HdfsStorage | ObjectStorage:
+        # Imported late: their libraries take long to load in every process, and many runs need none of them. Those of
+        # stores have threads, too, which a process that forks others must not have.
+        if scheme in OBJECT_SCHEMES:
+            from sparktf.storage.objects.object_storage import open_container  # noqa: PLC0415
+
+            return open_container(cluster, self.hadoop, self._timeouts, self.keys)
+        from sparktf.storage.hdfs.hdfs import open_cluster  # noqa: PLC0415
+
+        return open_cluster(cluster, self.hadoop, self.credentials, self._timeouts, self.normalise)
 
 
 def open_storage(path: str) -> Storage:
     """Returns the storage of a path in this process's environment; see `FileSystems.open`."""
     return FileSystems(HadoopConf.from_environment()).open(path)
+
+
+def open_storage_of_runs(path: str) -> Storage:
+    """Returns the storage of a path in this process's environment; see `FileSystems.open_runs`."""
+    return FileSystems(HadoopConf.from_environment()).open_runs(path)
 
 
 def normalise(path: str) -> str:

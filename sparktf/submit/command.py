@@ -131,7 +131,7 @@ class _Submission:
         display = Display(self.console, config.output.progress_seconds, config.train.epochs)
         # Here the reason can be shown, and costs nothing; in cluster mode it would stand in a container's log.
         if self.scoring is None:
-            storage = self.systems.open(config.output.path)
+            storage = self.systems.open_runs(config.output.path)
             check_output(storage, config.output.path)
             if self.run_id is not None and not self.wait:
                 self._check_owner(storage, self.run_id, display)
@@ -345,5 +345,5 @@ class _Watch:
 
     def _follow(self, run_id: str) -> Follower:
         root = self._config.output.path
-        storage = self._submission.systems.open(root)
+        storage = self._submission.systems.open_runs(root)
         return Follower(storage, RunDirectory(root, self._config.name, run_id), self._display)

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -73,12 +73,20 @@ class ApplicationReport:
 class SparkSubmit:
     """A `spark-submit`; its output goes to ours, except the cluster manager's reports."""
 
-    def __init__(self, line: Sequence[str], environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, line: Sequence[str], environment: Mapping[str, str], hear: Callable[[str], None] | None = None
+    ) -> None:
+        """Starts it.
+
+        Args:
+            hear: Takes the lines of its standard error, on a thread; then it has no other output.
+        """
+        self._hear = hear or say
         self.report = ApplicationReport()
         # A group of its own: Ctrl-C reaches us alone, and we stop things in order.
         self._process = subprocess.Popen(
-            line, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", env=environment,
-            process_group=0,
+            line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL if hear else None, stderr=subprocess.PIPE,
+            text=True, errors="replace", env=environment, process_group=0,
         )  # fmt: skip
         self._reader = threading.Thread(target=self._read, name="spark-submit", daemon=True)
         self._reader.start()
@@ -111,7 +119,7 @@ class SparkSubmit:
         with self._process.stderr as output:
             for line in output:
                 if self.report.note(line):
-                    say(line.rstrip("\n"))
+                    self._hear(line.rstrip("\n"))
 
 
 def kill_application(spark_class: str, application: str, environment: Mapping[str, str]) -> bool:

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from sparktf.driver.spark.application import file_systems_of
+from sparktf.driver.spark.application import file_systems_of, task_access
 from sparktf.driver.spark.feeders import explained
 from sparktf.errors import ConfigError
 from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
@@ -57,7 +57,7 @@ def write(
     if mode != "overwrite" and storage.exists(path):
         raise ConfigError(f'{path} exists already: pass mode="overwrite" to replace it')
     with folder.staged() as aside:
-        settings = WriterSettings(aside, tuple(df.columns), compression == "gzip", file_systems.hadoop.for_nodes())
+        settings = WriterSettings(aside, tuple(df.columns), compression == "gzip", task_access(spark))
         rows = _write_all(df, storage, settings)
         folder.put(aside, replaces=mode == "overwrite")
     return rows

@@ -65,12 +65,14 @@ def for_one_thread() -> Iterator[None]:
     """Sets the variables that keep imports from starting threads, for as long as they take."""
     before = {name: os.environ.get(name) for name in _FOR_ONE_THREAD}
     os.environ.update(_FOR_ONE_THREAD)
-    yield
-    for name, value in before.items():
-        if value is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = value
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 class Agents:

@@ -49,6 +49,7 @@ class Action(enum.StrEnum):
     NEXT_COMMIT = "next-commit"
     DEAL = "deal"
     RESERVE = "reserve"
+    LOOK = "look"
 
 
 Flavour = Literal["keras", "tf_keras", "none"]
@@ -96,6 +97,7 @@ class AgentHeartbeat(Message):
     address: str
     trainer: TrainerKey | None = None  # The running trainer
     tokens: str = ""  # `edition_of` the delegation tokens that it has; "" for none
+    store_keys: str = ""  # `keys_edition` of the secrets of object stores that it has; "" for none
 
 
 class Order(enum.StrEnum):
@@ -125,6 +127,8 @@ class Orders(Message):
     beat_s: float = QUICK_S  # Time until the next heartbeat
     # A token file in base64, if the agent has another one than the driver
     tokens: str = Field(default="", repr=False)
+    # Likewise a file of secrets of object stores
+    store_keys: str = Field(default="", repr=False)
 
 
 class TrainerExited(NodeMessage):

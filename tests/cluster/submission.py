@@ -95,6 +95,11 @@ def environment_of(hadoop: MiniHadoop) -> dict[str, str]:
     }
 
 
+def ticket_of(secured: MiniHadoop, user: str | None) -> dict[str, str]:
+    """Returns the variable by which a process of the cluster with Kerberos has a user's ticket; of None: nobody's."""
+    return {"KRB5CCNAME": secured.environment(user=user)["KRB5CCNAME"]}
+
+
 def plain_line(script: str, conf: Mapping[str, str], master: str = "yarn") -> tuple[str, ...]:
     """Returns the beginning of a `spark-submit` line as somebody writes it who does without `sparktf submit`.
 

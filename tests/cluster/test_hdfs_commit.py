@@ -241,7 +241,7 @@ class MortalStorage:
 
 
 @pytest.mark.more(
-    "unit/test_serving.py::test_readers_see_whole_models_alone_while_publishes_are_killed_at_every_call",
+    "simulation/test_serving.py::test_readers_see_whole_models_alone_while_publishes_are_killed_at_every_call",
     "trainer/test_polled_models.py::test_a_reader_polls_while_publishing_processes_are_killed_for_real",
 )
 @pytest.mark.timeout(400)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from cluster.submission import SPARKTF, digits_config, environment_of
+from cluster.submission import SPARKTF, digits_config, environment_of, ticket_of
 
 from minihadoop import MiniHadoop
 from minihadoop.waiting import wait_for
@@ -47,14 +47,13 @@ def test_each_way_not_to_be_let_in_is_told_in_one_line(secured: MiniHadoop, tmp_
     def says(user: str | None, realms: Path | None) -> list[str]:
         known_by = {} if realms is None else {"KRB5_CONFIG": str(realms)}
         command = [*SPARKTF, "runs", "--output", "/user/alice/runs"]
-        done = secured.run(command, user=user, check=False, env={**environment_of(secured), **known_by, **cache(user)})
+        done = secured.run(
+            command, user=user, check=False, env={**environment_of(secured), **known_by, **ticket_of(secured, user)}
+        )
         assert done.returncode == 2, done.stderr
         return done.stderr.splitlines()
 
-    def cache(user: str | None) -> dict[str, str]:
-        return {"KRB5CCNAME": secured.environment(user=user)["KRB5CCNAME"]}
-
-    ticket = ticket_in(Path(cache("bob")["KRB5CCNAME"].removeprefix("FILE:")).read_bytes())
+    ticket = ticket_in(Path(ticket_of(secured, "bob")["KRB5CCNAME"].removeprefix("FILE:")).read_bytes())
     assert ticket is not None
     wait_for("bob's ticket has ended", lambda: "" if time.time() > ticket.ends_s + 1 else "it has not", 30)
     asked = ((None, None), ("bob", exact), ("alice", down))
@@ -88,7 +87,7 @@ def test_a_submission_asks_yarn_and_is_told_why_it_gets_no_answer(
     with secured.inside():
         with pytest.raises(ConfigError, match="nights does not exist in YARN: name one of default"):
             YarnManager(config).check()
-        monkeypatch.setenv("KRB5CCNAME", secured.environment(user=None)["KRB5CCNAME"])
+        monkeypatch.setenv("KRB5CCNAME", ticket_of(secured, None)["KRB5CCNAME"])
         manager = YarnManager(config)
         manager.check()
     assert manager.refusal == (

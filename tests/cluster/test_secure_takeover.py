@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from cluster.capture import Capture
 from cluster.containers import containers_of
-from cluster.submission import REPO, SMALL_CONF, Submission
+from cluster.submission import REPO, SMALL_CONF, Submission, ticket_of
 from integration.rows import job
 from integration.watch import Watch
 from lakes import write_file
@@ -29,6 +29,9 @@ pytestmark = pytest.mark.timeout(400)
 MARK = b"ROWSEN"
 FIRST = int.from_bytes(b"\0\0" + MARK, "little")
 """So each row's id has the mark in its upper bytes, in Parquet as in memory."""
+
+IN_CLOSURES = (b"PRIVATE KEY", b"sparktf.executor")
+"""What stands in Spark's closures beside the run's secret: its key, and the names of their modules."""
 
 FILE_ROWS = 150
 ROWS = 4 * FILE_ROWS
@@ -101,7 +104,7 @@ def test_a_killed_driver_is_followed_by_one_of_two_and_the_network_shows_nothing
     watch = Watch(tmp_path / "books")
     watch.hold()
     secured.login("alice")
-    alice = {"KRB5CCNAME": secured.environment(user="alice")["KRB5CCNAME"]}
+    alice = ticket_of(secured, "alice")
     with ExitStack() as stack:
         stack.enter_context(secured.inside())
         put_rows(secured, tmp_path / "rows")
@@ -123,7 +126,7 @@ def test_a_killed_driver_is_followed_by_one_of_two_and_the_network_shows_nothing
         wait_for(
             "one has ended",
             lambda: "" if not all(s.is_running for s in both) else "neither has",
-            120,
+            240,
             lambda: both[0].output() + both[1].output(),
         )
         loser, owner = sorted(both, key=lambda one: one.is_running)
@@ -132,7 +135,8 @@ def test_a_killed_driver_is_followed_by_one_of_two_and_the_network_shows_nothing
         watch.release()
         assert owner.wait(150) == 0, owner.output()
         # Before this test itself reads by plain HTTP, whose addresses have tokens.
-        shown = [needle for needle in (MARK, *passwords, b"delegation=") if capture.holds(needle)]
+        needles = (MARK, *passwords, b"delegation=", *IN_CLOSURES)
+        shown = [needle for needle in needles if capture.holds(needle)]
         result = RunResult.model_validate_json(secured.hdfs.get(f"{RUNS}/marked/r/result.json", user="alice"))
     assert (result.steps, result.rows_trained) == (EPOCHS, EPOCHS * ROWS)
     after = [pid for pid in watch.pids() if pid not in before]

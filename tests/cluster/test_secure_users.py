@@ -19,6 +19,7 @@ from cluster.submission import (
     environment_of,
     plain_line,
     put_digits,
+    ticket_of,
 )
 
 from minihadoop import MiniHadoop
@@ -29,10 +30,6 @@ pytestmark = pytest.mark.timeout(500)
 RUNS = "/user/alice/others"
 ETL = "etl-svc"
 """A principal whose short name is etl, and who may act as alice."""
-
-
-def ticket_of(secured: MiniHadoop, user: str) -> dict[str, str]:
-    return {"KRB5CCNAME": secured.environment(user=user)["KRB5CCNAME"]}
 
 
 def job(folder: Path, lake: str, **sections: Mapping[str, Any]) -> dict[str, Any]:

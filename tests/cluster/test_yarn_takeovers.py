@@ -216,18 +216,26 @@ def test_runs_outlive_the_active_namenode_and_the_resourcemanager_as_if_nothing_
     assert pair.hdfs.active() == "master2"
 
 
+def preempted(run: Run, pair: MiniHadoop, stack: ExitStack) -> list[int]:
+    """Has an urgent queue take an executor of a run that has committed, until the stack ends; returns as
+    `Run.held_after_a_commit`.
+    """
+    before = run.held_after_a_commit()
+    for _ in range(6):
+        stack.enter_context(sleeper(pair, "urgent", 2048))
+    run.wait_for(r"^the cluster took a node back.*Container .* was preempted")
+    run.watch.release()
+    return before
+
+
 @pytest.mark.timeout(300)
 def test_a_preempted_executor_costs_no_attempt_and_is_waited_for(
     pair: MiniHadoop, lake: pa.Table, tmp_path: Path
 ) -> None:
     with Run(pair, tmp_path / "run", "preempted", "direct", "client", max_attempts=1) as run, ExitStack() as stack:
-        before = run.held_after_a_commit()
-        sleepers = [stack.enter_context(sleeper(pair, "urgent", 2048)) for _ in range(6)]
-        run.wait_for(r"^the cluster took a node back.*Container .* was preempted")
-        run.watch.release()
+        before = preempted(run, pair, stack)
         run.wait_for(r"^waiting for nodes: [01] of 2")
         stack.close()
-        assert sleepers
         run.assert_is_done(lake)
         run.assert_went_on(before, workers=2)
 
@@ -244,11 +252,7 @@ def test_a_run_whose_executor_is_preempted_for_longer_goes_on_smaller(
         Run(pair, tmp_path / "run", "smaller", "direct", "client", smaller=True, max_attempts=1) as run,
         ExitStack() as stack,
     ):
-        before = run.held_after_a_commit()
-        for _ in range(6):
-            stack.enter_context(sleeper(pair, "urgent", 2048))
-        run.wait_for(r"^the cluster took a node back.*Container .* was preempted")
-        run.watch.release()
+        before = preempted(run, pair, stack)
         run.assert_is_done(lake)
         run.assert_went_on(before, workers=1)
 

@@ -281,7 +281,7 @@ def test_a_full_disk_ends_a_run_with_its_name_and_nothing_is_trained_again(
 
 
 @pytest.mark.more(
-    "unit/test_fence.py::test_frozen_before_any_operation_a_driver_changes_nothing_of_what_its_successor_has_done",
+    "simulation/test_fence.py::test_frozen_before_any_operation_a_driver_changes_nothing_of_what_its_successor_has_done",
     "simulation/test_cases.py::test_the_simulator_finds_it",
     "cluster/test_hdfs_commit.py::test_a_committer_that_is_fenced_off_cannot_commit",
 )

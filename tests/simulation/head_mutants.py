@@ -7,8 +7,10 @@ from typing import Any
 
 from simulation.disk import Disk
 
-from sparktf.storage.transactions.head import Edition, FolderHead
+from sparktf.errors import StorageError, StorageExistsError
+from sparktf.storage.transactions.head import Edition, FolderHead, HeadMovedError
 from sparktf.storage.transactions.leftovers import discard
+from sparktf.storage.transactions.object_head import ObjectHead
 
 _rename = Disk.rename
 
@@ -33,6 +35,23 @@ def _nothing(*arguments: Any, **named: Any) -> None:
     return None
 
 
+def _is_not_looked_for(self: ObjectHead, edition: Edition, new: Edition, error: StorageError) -> None:
+    raise HeadMovedError if isinstance(error, StorageExistsError) else error
+
+
+def _is_anybodys(self: ObjectHead, edition: Edition, new: Edition, error: StorageError) -> None:
+    if self.read().number < new.number:
+        raise error
+
+
+def _by_its_number(self: ObjectHead, edition: Edition, content: bytes) -> Edition:
+    new = Edition(edition.number + 1, content)
+    self.read()  # whatever is there now is replaced
+    self._storage.put_tagged(self._path, b"%d\n%b" % new, self.known.tag)
+    return new
+
+
+_OBJECT = "sparktf.storage.transactions.object_head.ObjectHead"
 _HEAD = "sparktf.storage.transactions.head.FolderHead"
 
 GUARDS: Mapping[str, Mapping[str, Any]] = {
@@ -43,3 +62,13 @@ GUARDS: Mapping[str, Mapping[str, Any]] = {
     "who has put an edition deletes older ones alone": {f"{_HEAD}._prune": _all_others},
 }
 """Guard -> what to patch -> with what."""
+
+OF_OBJECTS: Mapping[str, Mapping[str, Any]] = {
+    "a store keeps the condition of a put": {"simulation.objects.SimObjects.holds": lambda self, path, tag: True},
+    "an object that was put although its put was refused or not answered is found": {
+        f"{_OBJECT}._settle": _is_not_looked_for
+    },
+    "an object that is there after a put that was refused may be another's": {f"{_OBJECT}._settle": _is_anybodys},
+    "an object is replaced only if it is still what was read": {f"{_OBJECT}.swap": _by_its_number},
+}
+"""Those of a head that is one object."""

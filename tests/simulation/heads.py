@@ -1,4 +1,6 @@
-"""Seeds of one head that a few processes swap: on a disk of their own, each call of which may go wrong in any way.
+"""Seeds of one head that a few processes swap: on a disk or in a store of their own, each call of which may go wrong.
+
+There are two kinds of heads: editions that are folders (`FolderHead`), and one object (`ObjectHead`).
 
 What is true is read off the disk after each call: the editions that were ever the newest. Held against it is what each
 process was told.
@@ -14,10 +16,15 @@ from functools import partial
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
-from simulation.disk import Disk, SimStorage
+from simulation.disk import Disk, SimStorage, Way, at_once
+from simulation.objects import SimObjects
 
 from sparktf.errors import StorageError, StorageUnavailableError
-from sparktf.storage.transactions.head import Edition, FolderHead, HeadMovedError
+from sparktf.storage.transactions.head import Edition, FolderHead, Head, HeadMovedError
+from sparktf.storage.transactions.object_head import ObjectHead
+
+FOLDERS, OBJECT = "folders", "object"
+"""Kinds of heads."""
 
 _FOLDER, _FILE = "/heads/h", "content"
 _PROCESSES = (2, 5)
@@ -46,8 +53,9 @@ class Played:
 class Heads:
     """One seed."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, kind: str = FOLDERS) -> None:
         self.played = Played()
+        self._kind = kind
         self._chance = random.Random(f"{seed} head")
         self._disk = Disk(lambda: 0.0)
         self._on = [fault for fault in FAULTS if self._chance.random() < 0.5]
@@ -58,7 +66,9 @@ class Heads:
         self._newest = Edition()
         self._was = {0: b""}
         self._main = getcurrent()
-        if self._chance.random() < 0.2:  # of a version that was cut off, or whose file somebody has deleted
+        if (
+            self._chance.random() < 0.2 and kind == FOLDERS
+        ):  # of a version that was cut off, or whose file somebody has deleted
             self._disk.make_dirs(f"{_FOLDER}/000001")
 
     def play(self) -> Played:
@@ -80,15 +90,14 @@ class Heads:
         else:
             self.played.violations.append("the processes swap on and on")
         self._apply_late(1.0)
-        storage = SimStorage(self._disk)
-        if (found := FolderHead(storage, _FOLDER, _FILE).read()) != self._newest:
+        if (found := self._head(at_once).read()) != self._newest:
             self.played.violations.append(f"whoever reads finds {found}, and not {self._newest}")
         return self.played
 
     # ---- what a process does ----
 
     def _live(self, number: int) -> None:
-        head = FolderHead(SimStorage(self._disk, partial(self._call, number)), _FOLDER, _FILE, beside={"beat": b"0"})
+        head = self._head(partial(self._call, number))
         for swap in range(self._chance.randint(1, _SWAPS)):
             content = f"{number}.{swap}".encode()
             try:
@@ -99,6 +108,11 @@ class Heads:
                     self._wrong(f"{number} is told that the head has moved, and {self._newest} is its own")
             except StorageError:
                 pass  # it does not know
+
+    def _head(self, way: Way) -> Head:
+        if self._kind == OBJECT:
+            return ObjectHead(SimObjects(self._disk, way), f"{_FOLDER}/{_FILE}")
+        return FolderHead(SimStorage(self._disk, way), _FOLDER, _FILE, beside={"beat": b"0"})
 
     def _told(self, number: int, read: Edition, content: bytes, made: Edition) -> None:
         self.played.swapped += 1
@@ -113,15 +127,24 @@ class Heads:
 
     def _look(self) -> None:
         """Looks after each change which edition is the newest: only the next one may follow it, and none changes."""
-        names = [entry.path.rpartition("/")[2] for entry in self._entries()]
-        number = max((int(name) for name in names if name.isdigit()), default=0)
-        content = self._content(number)
+        number, content = self._found()
         if number == self._newest.number and content != self._newest.content:
             self._wrong(f"{self._newest} has become {content!r}")
         elif number not in (self._newest.number, self._newest.number + 1):
             self._wrong(f"edition {number} follows {self._newest}")
         self._newest = Edition(number, content)
         self._was.setdefault(number, content)
+
+    def _found(self) -> Edition:
+        if self._kind == OBJECT:
+            is_there = self._disk.find(f"{_FOLDER}/{_FILE}") is not None
+            number, _, content = (
+                self._disk.read(f"{_FOLDER}/{_FILE}").partition(b"\n") if is_there else (b"0", b"", b"")
+            )
+            return Edition(int(number), content)
+        names = [entry.path.rpartition("/")[2] for entry in self._entries()]
+        newest = max((int(name) for name in names if name.isdigit()), default=0)
+        return Edition(newest, self._content(newest))
 
     def _entries(self) -> Any:
         return self._disk.list(_FOLDER) if self._disk.find(_FOLDER) is not None else ()
@@ -179,6 +202,6 @@ class Heads:
                 self._applied(apply)
 
 
-def play(seed: int) -> Played:
+def play(seed: int, kind: str = FOLDERS) -> Played:
     """Plays a seed."""
-    return Heads(seed).play()
+    return Heads(seed, kind).play()

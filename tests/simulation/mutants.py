@@ -13,7 +13,7 @@ from unittest import mock
 
 from simulation import async_mutants, evaluation_mutants, head_mutants, heads, publishing_mutants
 from simulation.cases import CASES
-from simulation.strategies import HEAD, LOCKSTEP, PARAMETER_SERVER
+from simulation.strategies import HEAD, LOCKSTEP, OBJECT_HEAD, PARAMETER_SERVER
 from simulation.world import play, settle
 
 from sparktf.clock import ListeningClock
@@ -245,6 +245,7 @@ MUTANTS = (
     Mutant("a driver that stood still has heard nobody", {"sparktf.clock.ListeningClock.now_s": _by_the_other_clock}),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
     *(Mutant(guard, patches, HEAD) for guard, patches in head_mutants.GUARDS.items()),
+    *(Mutant(guard, patches, OBJECT_HEAD) for guard, patches in head_mutants.OF_OBJECTS.items()),
     *(
         Mutant(guard, patches, only=publishing_mutants.ONLY.get(guard, ""))
         for guard, patches in publishing_mutants.GUARDS.items()
@@ -280,6 +281,8 @@ def caught(job: tuple[str, int, int]) -> Caught:
 def _violations(mutant: Mutant, seed: int, kinds: frozenset[str] | None) -> list[str]:
     if mutant.strategy == HEAD:
         return heads.play(seed).violations
+    if mutant.strategy == OBJECT_HEAD:
+        return heads.play(seed, heads.OBJECT).violations
     return play((seed, None, mutant.strategy), kinds).violations
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from simulation.head_mutants import GUARDS
-from simulation.heads import FAULTS, play
+from simulation.head_mutants import GUARDS, OF_OBJECTS
+from simulation.heads import FAULTS, FOLDERS, OBJECT, play
 from simulation.mutants import caught
 
 
-def test_of_all_that_swap_one_edition_one_succeeds_and_no_swap_that_succeeded_is_lost() -> None:
+@pytest.mark.parametrize(("kind", "seeds"), [(FOLDERS, 200), (OBJECT, 500)])
+def test_of_all_that_swap_one_edition_one_succeeds_and_no_swap_that_succeeded_is_lost(kind: str, seeds: int) -> None:
     struck, swapped = Counter[str](), 0
-    for seed in range(200):
-        played = play(seed)
+    for seed in range(seeds):
+        played = play(seed, kind)
         assert played.violations == [], f"seed {seed}"
         struck.update(played.struck)
         swapped += played.swapped
@@ -21,6 +22,6 @@ def test_of_all_that_swap_one_edition_one_succeeds_and_no_swap_that_succeeded_is
     assert min(struck[fault] for fault in FAULTS) > 50
 
 
-@pytest.mark.parametrize("guard", GUARDS)
+@pytest.mark.parametrize("guard", [*GUARDS, *OF_OBJECTS])
 def test_without_a_guard_a_seed_notices(guard: str) -> None:
     assert caught((guard, 0, 200)).seed >= 0

@@ -18,7 +18,7 @@ from sparktf.storage.local import LocalStorage
 from sparktf.storage.transactions.checkpoints import read_manifest
 
 EACH = 3
-"""Of so many calls of a storage, processes are killed before one: before each of them in `unit/test_serving.py`."""
+"""Of so many calls of a storage, one is not made; `simulation/test_serving.py` stops processes before each of them."""
 
 
 class SigKill:

@@ -25,8 +25,8 @@ from sparktf.driver.gang.site import Handler
 from sparktf.driver.spark.driver_tokens import DriverTokens, are_stale, handing_out, newest
 from sparktf.driver.spark.login import no_token, tokens_in_time
 from sparktf.errors import PreflightError
-from sparktf.executor.handed_tokens import HandedTokens
-from sparktf.hadoop import act_as
+from sparktf.executor.handed_tokens import HandedTokens, TaskAccess
+from sparktf.hadoop import HadoopConf, act_as
 from sparktf.knobs import KNOBS
 from sparktf.storage.credentials import (
     TOKEN_FILE,
@@ -38,6 +38,7 @@ from sparktf.storage.credentials import (
     write_token_file,
 )
 from sparktf.storage.hdfs.webhdfs_client import SignedClient, new_session
+from sparktf.storage.store_keys import key_file
 from sparktf.storage.tokens import HDFS_KIND, Token, TokenFormatError, edition_of, parse_tokens, token_file
 from sparktf.wire.control import Action, AgentHeartbeat, Order, Orders
 
@@ -148,6 +149,22 @@ def test_an_executors_processes_find_what_its_agent_was_handed_before_what_yarn_
     handed.take(base64.b64encode(content).decode())
     assert handed.edition == edition_of(content) != ""
     assert process.token("10.0.0.1:8020") == token("10.0.0.1:8020", b"new").url_string()
+
+
+def test_a_task_puts_down_what_its_closure_has_unless_something_newer_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(TOKEN_FILE, raising=False)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    older, newer = (replace(token("10.0.0.1:8020"), identifier=b"\0\0\0\0%c" % ms) for ms in (5, 6))
+    for given, found in ((older, older), (newer, newer), (older, newer)):
+        access = TaskAccess(HadoopConf(), token_file([given]), key_file({f"fs.s3a.{given is newer}.key": "k"}))
+        assert repr(access) == "TaskAccess(hadoop=HadoopConf())"
+        systems = access.file_systems()
+        assert systems.credentials.token("10.0.0.1:8020") == found.url_string()
+    assert dict(systems.keys.properties("s3a://b")) == {"fs.s3a.True.key": "k", "fs.s3a.False.key": "k"}
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+    assert TaskAccess(HadoopConf()).file_systems().credentials.token("10.0.0.1:8020") == newer.url_string()
 
 
 def test_a_process_acts_as_its_proxy_user_else_hadoops_else_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,8 +92,8 @@ class TestPaths:
         assert systems.open(found[0].path).read_bytes(found[0].path) == b"1"
 
     def test_a_default_that_there_is_no_storage_for_is_named(self) -> None:
-        with pytest.raises(ConfigError, match=r"^s3a://c/x: s3a:// is not supported"):
-            file_systems("s3a://c").open("/x")
+        with pytest.raises(ConfigError, match=r"^cosn://c/x: cosn:// is not supported"):
+            file_systems("cosn://c").open("/x")
 
     @pytest.mark.parametrize(
         ("path", "instead"),
@@ -113,7 +113,7 @@ MOUNTS = {
     f"{TABLE}link./data/old/years": "hdfs://attic:8020/",
     f"{TABLE}link./user": "hdfs://people/user",
     f"{TABLE}link./scratch": "file:///scratch",
-    f"{TABLE}link./bucket": "s3a://bucket/x",
+    f"{TABLE}link./bucket": "cosn://bucket/x",
     f"{TABLE}link./turn": "viewfs://all/data",
     f"{TABLE}homedir": "/user/people",
     "fs.viewfs.mounttable.rest.link./a": "hdfs://a/",
@@ -171,7 +171,7 @@ class TestViewFs:
             FileSystems(HadoopConf(properties=MOUNTS)).open(path)
 
     def test_a_mount_point_of_a_store_is_refused_by_the_stores_name(self) -> None:
-        with pytest.raises(ConfigError, match=r"^s3a://bucket/x/y: s3a:// is not supported"):
+        with pytest.raises(ConfigError, match=r"^cosn://bucket/x/y: cosn:// is not supported"):
             FileSystems(HadoopConf(properties=MOUNTS)).open("/bucket/y")
 
     def test_a_table_in_a_file_of_its_own_is_named(self) -> None:

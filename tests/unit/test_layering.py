@@ -50,7 +50,9 @@ MAY_IMPORT = {
     "layers": {"root"},
     "storage": {"root"},
     "storage/hdfs": {"root", "storage"},
-    "storage/file_systems": {"root", "storage", "storage/hdfs"},
+    "storage/objects": {"root", "storage"},
+    "storage/names": {"root", "storage", "storage/objects", "storage/transactions"},
+    "storage/file_systems": {"root", "storage", "storage/hdfs", "storage/objects", "storage/names"},
     "storage/transactions": {"root", "results", "wire", "storage"},
     "published": {"root", "results", "wire", "storage", "storage/transactions"},
     "feed/arrays": {"root"},
@@ -88,7 +90,8 @@ MAY_IMPORT = {
     "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "nightly", "predict", "tfrecords", "feed/channel"},
     "api": RUN | {"driver/code", "driver/spark", "driver/run", "driver/spark_site", "nightly", "predict"},
     "ml": BASE | STORAGE | {"api", "predict", "driver/code", "driver/spark"},
-    "main": BASE | {"api", "console", "driver/spark", "predict"},
+    "driver/looked_at": GANG | SPARK | {"driver/plan", "driver/spark", "driver/spark_site"},
+    "main": BASE | {"api", "console", "driver/looked_at", "driver/spark", "predict"},
     "trainer/model": MODEL - {"trainer/model"},
     "trainer/node": NODE | {"trainer/model"},
     "trainer/sync/exchange": {"root", "wire"},
@@ -137,6 +140,7 @@ SEE_PYSPARK = {
     "driver/spark",
     "driver/source",
     "driver/spark_site",
+    "driver/looked_at",
     "main",
     "predict",
     "ml",
@@ -574,6 +578,7 @@ MAY_REACH_INTO_THE_JVM = {
     "sparktf/driver/spark/jvm_executors.py",
     "sparktf/driver/spark/jvm_login.py",
     "sparktf/driver/spark/jvm_plans.py",
+    "sparktf/driver/spark/jvm_store_keys.py",
     "sparktf/driver/spark/jvm_tokens.py",
 }
 # What goes through Spark's plans, object by object: all else is told of files, columns and versions.
@@ -583,6 +588,7 @@ MAY_WALK_PLANS = {
     "sparktf/driver/spark/jvm_plans.py",
     "sparktf/driver/source/scan.py",
     "sparktf/driver/source/scan_filter.py",
+    "sparktf/driver/source/table_files.py",
     "sparktf/driver/source/table_version.py",
 }
 
@@ -727,10 +733,8 @@ OPENS_FILE_SYSTEMS = {
     "sparktf/api/trained.py": 1,  # a program of the user's that has a run's result alone, and no session
     "sparktf/driver/spark/ticket.py": 1,  # a command
     "sparktf/driver/spark/application.py": 1,  # a driver, or a program of the user's with a session
-    "sparktf/executor/measuring.py": 1,  # a task of Spark's
-    "sparktf/executor/record_rows.py": 2,  # a task of Spark's that reads records, and one that looks for them
+    "sparktf/executor/handed_tokens.py": 1,  # a task of Spark's, by what its closure has
     "sparktf/executor/trainer_process.py": 1,  # an agent, which learns where to store from the trainer's specification
-    "sparktf/executor/written_records.py": 1,  # a task of Spark's
     "sparktf/nightly/mlflow_writer.py": 1,  # the process that tells MLflow
     "sparktf/trainer/node/place.py": 1,  # a trainer
     "sparktf/trainer/scoring.py": 1,  # the process that scores
@@ -768,6 +772,7 @@ LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distr
 MAY_LISTEN = {
     "sparktf/trainer/sync/exchange/meeting.py",
     "sparktf/driver/gang/control_server.py",
+    "sparktf/process/ports.py",  # for `sparktf doctor --nodes`; it takes no connection from the kernel
     "sparktf/process/rendezvous.py",
     "sparktf/feed/channel/guest_feed.py",
     "sparktf/feed/channel/server.py",

@@ -16,6 +16,7 @@ from lakes import plan_lake, rewrite
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import CorruptFileError
 from sparktf.executor import measuring
+from sparktf.executor.handed_tokens import TaskAccess
 from sparktf.executor.measuring import MeasureSettings, PartialStatistics, measure_splits
 from sparktf.hadoop import HadoopConf
 from sparktf.predicate import Condition, Op
@@ -69,7 +70,7 @@ def _whole(plan: Plan) -> list[tuple[Split, ...]]:
 def measured(plan: Plan, splits: list[Split], *, sample: float = 1.0, sets_aside: bool = False) -> PartialStatistics:
     settings = MeasureSettings(KINDS, ROOM, seed=3, sample=sample)
     shares = [splits[:3], splits[3:]]
-    (part,) = measure_splits(0, shares, settings, plan.spec, HadoopConf(), sets_aside=sets_aside)
+    (part,) = measure_splits(0, shares, settings, plan.spec, TaskAccess(HadoopConf()), sets_aside=sets_aside)
     return part
 
 

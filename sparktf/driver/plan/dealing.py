@@ -101,6 +101,18 @@ def share_locally(slices: Slices, local: Groups, nodes: int, *, rebalance: bool)
     return DealtSlices(slices.cut(piece, start, rows), node, nodes)
 
 
+def homes_of(block_rows: Integers, nodes: int) -> Groups:
+    """Returns a node for each shuffle block, the same in every epoch, and about equally many rows for each node.
+
+    Args:
+        block_rows: int64 [n_blocks].
+    """
+    middles = np.cumsum(block_rows) - block_rows // 2
+    total = max(int(block_rows.sum()), 1)
+    blocks = np.arange(len(block_rows), dtype=np.int64)
+    return Groups.of(blocks, np.minimum(middles * nodes // total, nodes - 1), len(block_rows))
+
+
 class _Dealt:
     """Slices dealt one after the other. Plain lists: for single numbers NumPy takes ten times as long.
 

@@ -12,7 +12,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
-from sparktf.driver.plan.dealing import BlockHosts, DealtSlices, deal_slices, share_locally
+from sparktf.driver.plan.dealing import BlockHosts, DealtSlices, deal_slices, homes_of, share_locally
 from sparktf.driver.plan.locality import NO_HOST, Replicas, distinct, ranges
 from sparktf.feature import FeedSpec
 from sparktf.sequence import (
@@ -143,6 +143,7 @@ class Plan:
         *,
         rebalance: bool,
         locality: bool = True,
+        sticky: bool = False,
     ) -> Assignments:
         """Deals intervals of the epoch sequence to nodes, to each the rows on its host first.
 
@@ -150,6 +151,8 @@ class Plan:
             nodes: The host of each node.
             rebalance: See `sparktf.driver.plan.dealing.deal_slices`.
             locality: Whether to deal by where the data lies; `Split.local_nbytes` says it either way.
+            sticky: Give each node, where nothing lies beside any, the blocks that it had in the epoch before: it keeps
+                their rows.
 
         Returns:
             The reads of each node: of its own part only, made when it is asked for.
@@ -159,6 +162,9 @@ class Plan:
             slices, table = order.slices(intervals), self.tables[stream]
             local = table.block_hosts.local_nodes(hosts, len(table.block_rows))
             shares = share_locally(slices, local, len(nodes), rebalance=rebalance)
+        elif sticky and len(nodes) > 1:
+            homes = homes_of(self.block_rows(stream), len(nodes))
+            shares = share_locally(order.slices(intervals), homes, len(nodes), rebalance=rebalance)
         else:
             shares = deal_slices(order, intervals, len(nodes), rebalance=rebalance)
         return Assignments(self, stream, epoch, hosts, shares)

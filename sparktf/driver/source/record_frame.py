@@ -15,7 +15,7 @@ from sparktf.driver.plan.files import list_source
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.record_plan import GROUP_NBYTES, index_here, record_schema
 from sparktf.driver.source.scan import spark_reads
-from sparktf.driver.spark.application import file_systems_of, hadoop_conf
+from sparktf.driver.spark.application import file_systems_of, task_access
 from sparktf.driver.spark.differences import type_of_ddl
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.record_rows import RecordFiles, index_records, record_rows
@@ -58,7 +58,7 @@ def read_record_frame(
         types={name: kind for name, kind in types.items() if name not in partitions},
         partition_types=partitions,
         partition_values=source.partitions.values,
-        hadoop=file_systems.hadoop.for_nodes(),
+        access=task_access(spark),
     )
     schema = t.StructType()
     for name, kind in {**settings.types, **partitions}.items():
@@ -93,11 +93,11 @@ def index_by_spark(
     tasks = min(4 * spark.sparkContext.defaultParallelism, len(paths))
     if nbytes < _BY_SPARK_NBYTES or tasks < 2:
         return index_here(storage, paths, nbytes)
-    hadoop = hadoop_conf(spark).for_nodes()
+    access = task_access(spark)
     shares = [[str(path) for path in share] for share in np.array_split(np.array(paths, object), tasks)]
 
     def index(shares: Iterable[Sequence[str]]) -> Iterator[list[list[RecordGroup]]]:
-        return (index_records(share, GROUP_NBYTES, hadoop) for share in shares)
+        return (index_records(share, GROUP_NBYTES, access) for share in shares)
 
     try:
         found = spark.sparkContext.parallelize(shares, tasks).mapPartitions(index).collect()

@@ -19,6 +19,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.spark_formats import planned_types
+from sparktf.driver.spark.application import task_access
 from sparktf.driver.spark.feeders import explained
 from sparktf.executor.measuring import (
     MEASURED,
@@ -91,8 +92,8 @@ def statistics_of(
             parts = _of_rows(frame if share == 1 else frame.sample(share, config.train.seed), settings, tasks)
         else:
             splits = list(_row_groups(config, plan))
-            hadoop, sets_aside = file_systems.hadoop.for_nodes(), config.data.max_bad_rows > 0
-            read = partial(measure_splits, settings=settings, spec=plan.spec, hadoop=hadoop, sets_aside=sets_aside)
+            access, sets_aside = task_access(spark), config.data.max_bad_rows > 0
+            read = partial(measure_splits, settings=settings, spec=plan.spec, access=access, sets_aside=sets_aside)
             parts = _of_files(spark, splits, read, tasks)
     except (PySparkException, Py4JError) as error:
         raise explained(error, "computing the statistics of the data") from error

@@ -17,7 +17,8 @@ from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.allocation import is_dynamic
 from sparktf.driver.spark.catalog import catalog_settings
-from sparktf.driver.spark.driver_tokens import credentials_of
+from sparktf.driver.spark.driver_keys import DriverKeys, keys_for_job
+from sparktf.driver.spark.driver_tokens import credentials_of, tokens_for_job
 from sparktf.driver.spark.jvm import (
     application_attempt,
     end_application,
@@ -32,6 +33,7 @@ from sparktf.driver.spark.log import quiet_settings
 from sparktf.driver.spark.login import tokens_in_time
 from sparktf.driver.spark.masters import Slots, master_of
 from sparktf.errors import PreflightError
+from sparktf.executor.handed_tokens import TaskAccess
 from sparktf.hadoop import HadoopConf
 from sparktf.results.result import Application
 from sparktf.storage.file_systems import FileSystems
@@ -174,6 +176,14 @@ def hadoop_conf(spark: SparkSession) -> HadoopConf:
 _opened: list[FileSystems] = []
 
 
+def task_access(spark: SparkSession) -> TaskAccess:
+    """Returns how the tasks of a job to come reach files: they have no agent that would be handed newer tokens."""
+    systems = file_systems_of(spark)
+    # On the driver's machine they read its own token file, which it renews.
+    tokens = b"" if master_of(str(spark.sparkContext.master)).runs_in_driver else tokens_for_job(systems.credentials)
+    return TaskAccess(systems.hadoop.for_nodes(), tokens, keys_for_job(systems))
+
+
 def file_systems_of(spark: SparkSession) -> FileSystems:
     """Returns the driver's file systems, as its JVM is configured.
 
@@ -184,5 +194,6 @@ def file_systems_of(spark: SparkSession) -> FileSystems:
     """
     hadoop = hadoop_conf(spark)
     if not _opened or _opened[0].hadoop != hadoop:
-        _opened[:] = [FileSystems(hadoop, credentials_of(spark, hadoop, time.monotonic))]
+        keys = DriverKeys(spark, hadoop, time.monotonic)
+        _opened[:] = [FileSystems(hadoop, credentials_of(spark, hadoop, time.monotonic), keys=keys)]
     return _opened[0]

@@ -11,7 +11,7 @@ import base64
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -42,6 +42,9 @@ _DAY_MS = 86_400_000
 
 _STALE = 0.85
 """Fraction of a token's life after which the driver asks for its own; Spark gets another one at three quarters."""
+
+_OLD = 0.25
+"""Fraction after which it asks for a job's tokens: nobody renews what a job was given."""
 
 _AGAIN = 0.05
 """Fraction of it after which it asks again, where none was given."""
@@ -85,14 +88,15 @@ def newest(*held: Sequence[Token]) -> tuple[Token, ...]:
     return tuple(max(held, key=lambda tokens: max((token.issued_s() for token in tokens), default=-1.0)))
 
 
-def are_stale(tokens: Sequence[Token], life_s: float, now_s: float) -> bool:
+def are_stale(tokens: Sequence[Token], life_s: float, now_s: float, share: float = _STALE) -> bool:
     """Whether there are no tokens, or ones that end soon unless somebody else renews them.
 
     Args:
         life_s: How long the NameNode takes a token that nobody renews.
         now_s: Seconds since 1970.
+        share: Of their life, after which they are.
     """
-    return not tokens or now_s - max(token.issued_s() for token in tokens) >= life_s * _STALE
+    return not tokens or now_s - max(token.issued_s() for token in tokens) >= life_s * share
 
 
 def handing_out(credentials: Credentials, handlers: Mapping[Action, Handler]) -> Mapping[Action, Handler]:
@@ -108,6 +112,11 @@ def handing_out(credentials: Credentials, handlers: Mapping[Action, Handler]) ->
         return orders.model_copy(update={"tokens": base64.b64encode(content).decode()})
 
     return {**handlers, Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, answer)}
+
+
+def tokens_for_job(credentials: Credentials) -> bytes:
+    """Returns young tokens for the tasks of a job: a token file; b"" without Kerberos."""
+    return credentials.for_job() if isinstance(credentials, DriverTokens) else b""
 
 
 @contextmanager
@@ -185,6 +194,12 @@ class DriverTokens:
         self._look_again()
         return self._content
 
+    def for_job(self) -> bytes:
+        """Returns tokens that are young, if any can be had: a token file. What there is may serve, too."""
+        with suppress(Py4JError, OSError):
+            self._look(_OLD)
+        return self._content
+
     def _look_again(self) -> None:
         if self._now_s() - self._looked_s < KNOBS.token_poll_s:
             return
@@ -194,11 +209,11 @@ class DriverTokens:
             # The present ones may hold on; if they do not, HDFS says so.
             self._looked_s = self._now_s()
 
-    def _look(self) -> None:
+    def _look(self, share: float = _STALE) -> None:
         with self._lock:
             now_s = self._looked_s = self._now_s()
             found = newest(parse_tokens(held_tokens()), self._own)
-            if are_stale(found, self._life_s, time.time()) and now_s - self._asked_s >= self._life_s * _AGAIN:
+            if are_stale(found, self._life_s, time.time(), share) and now_s - self._asked_s >= self._life_s * _AGAIN:
                 self._asked_s = now_s
                 try:
                     self._own = parse_tokens(new_tokens(self._spark))

@@ -1,9 +1,10 @@
 """The driver's JVM, as far as sparktf needs functions that PySpark does not offer.
 
-py4j's privates, Scala's collections and the classes behind the gateway are used here and in the five files beside:
+py4j's privates, Scala's collections and the classes behind the gateway are used here and in the six files beside:
 `jvm_batches` (DataFrames of Arrow's batches), `jvm_executors` (the scheduler's executors and tasks), `jvm_login` (a
-login by Kerberos), `jvm_plans` (the structure of a DataFrame) and `jvm_tokens` (the user and its tokens). All other
-code calls their functions, so a release of Spark with other internals changes these files only.
+login by Kerberos), `jvm_plans` (the structure of a DataFrame), `jvm_store_keys` (secrets of object stores) and
+`jvm_tokens` (the user and its tokens). All other code calls their functions, so a release of Spark with other internals
+changes these files only.
 """
 
 from __future__ import annotations

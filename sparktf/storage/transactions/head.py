@@ -15,9 +15,9 @@ processes that swap the same edition one succeeds; to the others the head has mo
 - A process that is told that the head has moved may have been first, if another one has read its edition and followed
   it before the second look. So read again after a failure; do not count it.
 
-`FolderHead` puts an edition by a rename that refuses its target, which HDFS and local file systems have. An object
-store has no rename: there an edition is one object, put on the condition that none of its name exists, and the files
-beside its content are objects that are put before it.
+`FolderHead` puts an edition by a rename that refuses its target, which HDFS and local file systems have. A store of
+objects has no rename: there `ObjectHead` (`object_head.py`) replaces one object, on the condition that it is still the
+edition that was read.
 """
 
 from __future__ import annotations

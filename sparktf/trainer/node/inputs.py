@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypedDict
 
 from sparktf.errors import LifecycleError, StorageError
 from sparktf.feature import FeedLimits
@@ -13,6 +14,7 @@ from sparktf.feed.arrays.aside import BadRow
 from sparktf.feed.arrays.columns import Columns
 from sparktf.feed.arrays.memory import SpareMemory
 from sparktf.feed.blocks import Parts, PieceReader, PlannedParts
+from sparktf.feed.formats.row_cache import RowCache
 from sparktf.feed.leased_feed import FeedMeter, LeasedFeed
 from sparktf.feed.leased_parts import LeasedParts
 from sparktf.feed.pipeline import NodeFeed
@@ -29,6 +31,16 @@ from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, Ep
 from sparktf.wire.data import DataAddress, StagedShare
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
 
+_CACHE = "rows"
+"""Folder of `data.cache: disk` in the trainer's own, which goes with it."""
+
+
+class _Reading(TypedDict):
+    """How files are read: see `PieceReader`."""
+
+    sets_aside: bool
+    cache: RowCache | None
+
 
 class Input:
     """Opens the feeds of a node, and reports on them to the driver."""
@@ -42,6 +54,7 @@ class Input:
         self._intake = Intake(place) if spec.staged else None
         path = place.rundir.bad_rows(trainer_name(**spec.sender))
         self._bad_rows = BadRowFile(place.storage, path, place.warn)
+        self._cache = RowCache(place.work / _CACHE, data.cache_mib << 20, place.warn) if data.cache == "disk" else None
         self._feed: NodeFeed | None = None
         self._samples = {stream: RowSample(spec.feed) for stream in Stream} if spec.config.publish is not None else {}
         self._began_s = 0.0
@@ -64,7 +77,7 @@ class Input:
         spec, config = self._place.spec, self._place.spec.config
         if self._intake is not None and Stream.TRAIN in spec.staged:
             return self._fed(self._intake, epoch, receipts)
-        reader = PieceReader(spec.feed, Stream.TRAIN, epoch, self._place.file_systems.open, sets_aside=self._sets_aside)
+        reader = PieceReader(spec.feed, Stream.TRAIN, epoch, self._place.file_systems.open, **self._reading)
         ask = partial(self._ask_for_rows, epoch)
         batch_rows = config.train.batch_size
         parts = LeasedParts(reader, ask, batch_rows)
@@ -112,13 +125,13 @@ class Input:
         return NodeFeed(spec, parts, self._memory, limits=self._limits, on_bad_rows=aside, sample=sample)
 
     @property
-    def _sets_aside(self) -> bool:
-        return self._limits.max_bad_rows > 0
+    def _reading(self) -> _Reading:
+        return {"sets_aside": self._limits.max_bad_rows > 0, "cache": self._cache}
 
     def _parts(self, stream: Stream, epoch: int, answer: AssignmentAnswer) -> Parts:
         spec, open_storage = self._place.spec, self._place.file_systems.open
         if answer.assignment is not None:
-            return PlannedParts(spec.feed, answer.assignment, open_storage, sets_aside=self._sets_aside)
+            return PlannedParts(spec.feed, answer.assignment, open_storage, **self._reading)
         if answer.staged is None or self._intake is None:
             raise LifecycleError(f"the driver gave {spec.node} no share of the {stream} rows")
         return self._intake.open(stream, epoch, answer.staged)

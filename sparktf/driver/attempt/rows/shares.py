@@ -68,4 +68,5 @@ class Dealing:
         plan, data = self._plan, self._data
         todo = remaining(plan.rows(stream), done_of(cursor, stream, epoch))
         rebalance = data.rebalance or stream is Stream.VALIDATION
-        return plan.assignments(stream, epoch, todo, hosts, rebalance=rebalance, locality=data.locality)
+        by_place = {"locality": data.locality, "sticky": data.cache == "disk"}
+        return plan.assignments(stream, epoch, todo, hosts, rebalance=rebalance, **by_place)

@@ -1,0 +1,83 @@
+"""Maps obstore's errors to sparktf's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+
+from sparktf.errors import (
+    StorageError,
+    StorageExistsError,
+    StorageNotFoundError,
+    StoragePermissionError,
+    StorageUnavailableError,
+)
+from sparktf.told import first_line_of
+
+_KINDS: tuple[tuple[type[BaseException], type[StorageError]], ...] = (
+    (FileNotFoundError, StorageNotFoundError),  # what obstore has of its own name is raised nowhere
+    (AlreadyExistsError, StorageExistsError),
+    (PermissionDeniedError, StoragePermissionError),
+    (UnauthenticatedError, StoragePermissionError),
+)
+_CODE = re.compile(r"<Code>([^<]+)</Code>\s*(?:<Message>([^<]+)</Message>)?")
+_STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]+)")
+_NO_CONTAINER = ("NoSuchBucket", "ContainerNotFound")
+# 5xx and 429 come after obstore's own retries; the others are of the network.
+_UNAVAILABLE = re.compile(r"status code: (5\d\d|429)\b|error sending request|HTTP error|operation timed out")
+
+
+@contextmanager
+def object_errors(doing: str, path: str) -> Iterator[None]:
+    """Turns an error of obstore in the block into a `StorageError`: "cannot <doing> <path>: <reason of the store>"."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except (BaseError, OSError, ValueError) as error:
+        raise kind_of(error)(f"cannot {doing} {path}: {store_reason(error)}") from error
+
+
+def kind_of(error: BaseException) -> type[StorageError]:
+    """Returns the error for one of obstore's."""
+    text = str(error)
+    if code_of(text) in _NO_CONTAINER:
+        return StorageError  # the file is not "not there yet": nothing of the container is
+    for theirs, ours in _KINDS:
+        if isinstance(error, theirs):
+            return ours
+    return StorageUnavailableError if _UNAVAILABLE.search(text) else StorageError
+
+
+def is_precondition(error: BaseException) -> bool:
+    """Whether a condition of a request did not hold: another content is there than the one that was meant."""
+    return isinstance(error, AlreadyExistsError | PreconditionError)
+
+
+def code_of(text: str) -> str:
+    """Returns the store's own code of an error, as "NoSuchBucket"; "" if it said none."""
+    found = _CODE.search(text)
+    return found.group(1) if found else ""
+
+
+def store_reason(error: BaseException) -> str:
+    """Returns a line: what the store said, else the status, else obstore's first line."""
+    text = str(error)
+    if isinstance(error, FileNotFoundError) and code_of(text) not in _NO_CONTAINER:
+        return "there is no such object"
+    if found := _CODE.search(text):
+        return f"{found.group(2) or 'refused'} ({found.group(1)})"
+    if found := _STATUS.search(text):
+        return f"the store answered {found.group(1).strip()}"
+    if "error sending request" in text:
+        return "the store cannot be reached"
+    return first_line_of(text, "no reason given")
