@@ -105,7 +105,7 @@ class _Look:
         room_s = float("-inf")
         while process.wait(KNOBS.submit_poll_s) is None:
             now_s = time.monotonic()
-            if process.report.state == "ACCEPTED":
+            if process.report.waits:
                 accepted_s = accepted_s or now_s
                 if now_s - accepted_s >= limit_s:
                     return self._not_started(process, limit_s)
@@ -119,9 +119,11 @@ class _Look:
         report = process.report
         words = self.manager.words_on(report.application) if self.manager is not None else None
         why = " ".join((words or report.diagnostics or "nothing").split())
-        name, place = ("the master", "") if self.manager is None else (self.manager.name, f", {self.manager.place},")
+        manager = self.manager
+        name, place = ("Spark", self.asked.submit.master) if manager is None else (manager.name, manager.place)
         return told(
-            f"{name}{place} did not start {report.application} within {limit_s:g} s; it is killed. {name} says: {why}"
+            f"{name}'s {place} did not start {report.application} within {limit_s:g} s; it is killed. "
+            f"{name} says: {why}"
         )
 
     def _judged(self, process: SparkSubmit) -> list[Diagnosis]:
@@ -138,7 +140,7 @@ class _Look:
 
     def _stop(self, process: SparkSubmit) -> None:
         """Ends the application: in order if its driver is at work, else by YARN."""
-        if process.report.state != "ACCEPTED":
+        if not process.report.waits:
             process.interrupt()
             if process.wait(KNOBS.driver_stop_s) is not None and (self.manager is None or process.report.has_started):
                 return

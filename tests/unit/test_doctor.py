@@ -388,7 +388,7 @@ def test_an_application_that_yarn_does_not_start_is_killed_and_told_of_in_its_wo
     (found,) = ask_nodes(job, tmp_path)
     assert found.mark == "stop"
     assert found.found == (
-        "YARN, queue default, did not start application_1_0001 within 0.5 s; it is killed. "
+        "YARN's queue default did not start application_1_0001 within 0.5 s; it is killed. "
         "YARN says: the queue is full of others"
     )
     assert (tmp_path / "killed").read_text(encoding="utf-8").split()[-2:] == ["-kill", "application_1_0001"]
