@@ -68,6 +68,7 @@ class Knobs:
     python_answer_s: float = 60.0  # time for a Python to tell its version and missing modules
     submit_poll_s: float = 0.5  # interval of looks at spark-submit
     follow_s: float = 2.0  # interval of looks at the run directory of a run in cluster mode
+    node_look_s: float = 10.0  # time for agents to tell of their hosts, and to try to reach each other
     board_stop_s: float = 5.0  # time for a TensorBoard to stop
     driver_stop_s: float = 60.0  # time for a driver to stop
     clean_up_s: float = 10.0  # time to remove a submission's staged files, which are left otherwise

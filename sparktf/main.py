@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktf.config.job import JobConfig
@@ -21,6 +22,7 @@ from sparktf.process.verdict_file import named_verdict_file, tell_verdict
 from sparktf.rundir import WAIT_HELP, chosen_run_id
 from sparktf.told import told, told_lines, words_of_error
 from sparktf.version import __version__
+from sparktf.wire.node_look import NodesFound
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,6 +53,14 @@ def parse_predict(argv: Sequence[str] | None = None) -> tuple[JobConfig, str | N
     return load_config(args.config, args.set, args.date), args.model
 
 
+def parse_look(argv: Sequence[str] | None = None) -> tuple[JobConfig, Path]:
+    """Returns the configuration and the file for what is found of a command line."""
+    parser = _parser("Look at the nodes that a run would get.", "value of {{date}} in the configuration")
+    parser.add_argument("--to", type=Path, required=True, metavar="FILE", help="where to write what is found")
+    args = parser.parse_args(argv)
+    return load_config(args.config, args.set, args.date), args.to
+
+
 def _parser(description: str, date: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--config", required=True, help="YAML file (docs/use/configuration.md)")
@@ -72,6 +82,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def predict(argv: Sequence[str] | None = None) -> int:
     """Scores as a command line says; returns the exit code."""
     return _in_order(lambda started: _predict(*parse_predict(argv), started))
+
+
+def tell_of_nodes(argv: Sequence[str] | None = None) -> int:
+    """Looks at the nodes of a command line's configuration, for `sparktf doctor`; returns the exit code."""
+    return _in_order(lambda started: _look(*parse_look(argv), started))
 
 
 def run_training(config: JobConfig, run_id: str | None, wait: bool) -> int:
@@ -131,6 +146,21 @@ def _train(config: JobConfig, run_id: str | None, wait: bool, started: list[Spar
         from sparktf.api.cluster import train  # noqa: PLC0415 - as below
 
     train(spark, config, run_id=run_id, wait=wait)
+
+
+def _look(config: JobConfig, file: Path, started: list[SparkSession]) -> None:
+    found = NodesFound()
+    try:
+        spark = _session(config, started)
+        with _needed():
+            from sparktf.driver.looked_at import look_at_nodes  # noqa: PLC0415 - as below
+
+        found = look_at_nodes(spark, config)
+    except SparkTFError as error:
+        found = NodesFound(error=told(words_of_error(error)))
+        raise
+    finally:
+        file.write_text(found.model_dump_json(), encoding="utf-8")
 
 
 def _check_tensorflow(config: JobConfig) -> None:

@@ -37,6 +37,8 @@ _EXIT_INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns the exit code: 0, or the verdict of the error that it has shown."""
     arguments = command_line().parse(argv)
+    if arguments.command in ("submit", "backfill", "doctor"):
+        signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way to stop a job: in order, as on Ctrl-C
     try:
         return _COMMANDS[arguments.command](arguments)
     except SparkTFError as error:
@@ -99,7 +101,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     from sparktf.doctor.examination import doctor  # noqa: PLC0415 - storage libraries, which no other command needs
 
-    return doctor(arguments.config, arguments.set, arguments.date, _file_systems, json=arguments.json)
+    return doctor(arguments.config, arguments.set, arguments.date, _file_systems, arguments.nodes, json=arguments.json)
 
 
 def _train(arguments: argparse.Namespace) -> int:
@@ -141,7 +143,6 @@ def _submit(arguments: argparse.Namespace) -> int:
     from sparktf.submit.command import submit  # noqa: PLC0415 - storage libraries, which no other command needs
     from sparktf.submit.line import ScoringJob  # noqa: PLC0415 - as above
 
-    signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's way to stop a job: in order, as on Ctrl-C
     config = _config(arguments)
     beside = Path(arguments.config).absolute().parent
     run_id = chosen_run_id(arguments.run_id, arguments.date)
@@ -157,7 +158,6 @@ def _submit(arguments: argparse.Namespace) -> int:
 def _backfill(arguments: argparse.Namespace) -> int:
     from sparktf.submit import backfill  # noqa: PLC0415 - storage libraries, as above
 
-    signal.signal(signal.SIGTERM, _interrupt)
     every_s = seconds_of("--every", arguments.every)
     dates = backfill.dates_between(arguments.first, arguments.last, every_s)
     sets, parallel = arguments.set, arguments.parallel

@@ -122,6 +122,9 @@ def _add_jobs(commands: Commands) -> None:
     doctor.add_argument("--config", metavar="FILE", help="a configuration, whose needs are looked at")
     doctor.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=_SET_HELP)
     doctor.add_argument("--date", metavar="YYYY-MM-DD", help="day that fills its {{date}} (default: today)")
+    doctor.add_argument(
+        "--nodes", action="store_true", help="also the nodes, by a small Spark application: it takes a run's executors"
+    )
     doctor.add_argument("--json", action="store_true", help="one JSON document with the same facts")
     train = _with_config(commands, "train", "train with Spark on this machine; on a cluster: submit")
     train.add_argument("--run-id", metavar="ID", help="names the run (default: --date); the same id again resumes it")

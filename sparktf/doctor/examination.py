@@ -18,6 +18,7 @@ from sparktf.config.load import load_config
 from sparktf.config.submit import KEYTAB
 from sparktf.console.plain_console import PlainConsole
 from sparktf.doctor import hadoop_cluster, this_machine
+from sparktf.doctor.asked_nodes import ask_nodes
 from sparktf.doctor.diagnosis import Diagnoses, Diagnosis, Mark, failed_look, fine, note, stop, verdict_on
 from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.errors import ConfigError
@@ -35,11 +36,21 @@ from sparktf.trusted import trusted
 Inspection: TypeAlias = Callable[[], Diagnosis]
 
 _LIMIT_S = 20.0
+_WIDTH = len("configuration")
+_NOT_OF_NODES = ("output", "memory, disk", "clocks")
+"""What does not keep an application from starting."""
+
 _STYLES = {Mark.OK: "green", Mark.NOTE: "yellow", Mark.STOP: "bold red"}
 
 
 def doctor(
-    config: str | None, sets: Sequence[str], date: str | None, open_systems: Callable[[], FileSystems], *, json: bool
+    config: str | None,
+    sets: Sequence[str],
+    date: str | None,
+    open_systems: Callable[[], FileSystems],
+    nodes: bool = False,
+    *,
+    json: bool,
 ) -> int:
     """Looks at this machine and its cluster, and prints the result; returns 0, or 2 if something would stop a run.
 
@@ -47,22 +58,51 @@ def doctor(
         config: Path of a configuration; None to look without one.
         date: Fills its templates; today by default.
         open_systems: Returns this process's file systems.
+        nodes: Look at the nodes as well, which takes executors of the cluster for some seconds.
         json: Print one JSON document.
+
+    Raises:
+        KeyboardInterrupt: the look at the nodes was interrupted, and has given back all that it held.
     """
-    if sets and config is None:
-        raise ConfigError("--set changes a configuration: name it with --config FILE")
+    if config is None and (sets or nodes):
+        what = "--set changes a configuration" if sets else "--nodes looks at the nodes that a configuration asks for"
+        raise ConfigError(f"{what}: name it with --config FILE")
     diagnoses: list[Diagnosis] = []
     job = None
     if config is not None:
         job, said = _read(config, sets, date)
         diagnoses.append(said)
     diagnoses += look_at_all(looks_at(job, open_systems), _LIMIT_S)
+    if nodes and config is not None and job is not None:
+        *diagnoses, last = diagnoses
+        if not json:
+            _show(diagnoses)
+        of_nodes = _looked_at_nodes(job, Path(config).absolute().parent, diagnoses, last)
+        diagnoses += of_nodes
+    else:
+        of_nodes = diagnoses
     verdict = verdict_on(diagnoses)
     if json:
         print(Diagnoses(exit_code=verdict, diagnoses=tuple(diagnoses)).model_dump_json(indent=1))
     else:
-        _show(diagnoses)
+        _show(of_nodes)
+        _show_sum(diagnoses)
     return int(verdict)
+
+
+def _looked_at_nodes(
+    job: JobConfig, beside: Path, diagnoses: Sequence[Diagnosis], unlooked: Diagnosis
+) -> list[Diagnosis]:
+    """Returns the diagnoses of the nodes, unless no application would get as far: then why they are not looked at."""
+    if unlooked.mark is Mark.STOP:
+        return [unlooked]
+    stopped = [one.subject for one in diagnoses if one.mark is Mark.STOP and one.subject not in _NOT_OF_NODES]
+    if stopped:
+        return [note("nodes", f"not looked at before the above is mended: {', '.join(stopped)}")]
+    try:
+        return ask_nodes(job, beside)
+    except Exception as error:  # noqa: BLE001 - as any look
+        return [failed_look("nodes", error)]
 
 
 def _read(config: str, sets: Sequence[str], date: str | None) -> tuple[JobConfig | None, Diagnosis]:
@@ -159,7 +199,8 @@ def _nodes(config: JobConfig | None) -> Diagnosis:
     if archive is not None and "://" not in archive and not Path(archive.partition("#")[0]).is_file():
         return stop("nodes", f"submit.archive: {archive} does not exist: write it with sparktf pack --output {archive}")
     brought = f", which {archive} brings" if archive is not None else ""
-    return note("nodes", f"not looked at: their Python{brought}, their disks and the network between them")
+    unlooked = f"not looked at: their Python{brought}, their disks and the network between them"
+    return note("nodes", unlooked if config is None else f"{unlooked}; --nodes does, by a small Spark application")
 
 
 def look_at_all(looks: Mapping[str, Inspection], limit_s: float) -> list[Diagnosis]:
@@ -187,13 +228,15 @@ def _look_into(subject: str, look: Inspection, found: dict[str, Diagnosis]) -> N
 
 def _show(diagnoses: Sequence[Diagnosis]) -> None:
     console = PlainConsole(soft_wrap=True)
-    width = max(len(one.subject) for one in diagnoses)
     for one in diagnoses:
         line = Text(f"{one.mark:<5}", style=_STYLES[one.mark])
-        line.append(f" {one.subject:<{width}}  {one.found}", style="default")
+        line.append(f" {one.subject:<{_WIDTH}}  {one.found}", style="default")
         console.print(line)
+
+
+def _show_sum(diagnoses: Sequence[Diagnosis]) -> None:
     stops = sum(one.mark is Mark.STOP for one in diagnoses)
-    console.print(
+    PlainConsole(soft_wrap=True).print(
         "nothing that was looked at would stop a run"
         if not stops
         else f"{count_in_words(stops, 'thing')} would stop a run"

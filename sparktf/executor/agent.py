@@ -58,6 +58,8 @@ class AgentSettings:
     address_in: str = ""  # Variable of the executor that has its address for peers; "" for the host's own name
     container_in: str = ""  # Variable of the executor by which its container is known to the driver; "" for none
     deals_gpus: bool = False  # Whether the application has GPUs, so that a trainer sees those of its task alone
+    # Modules to look for, of an agent that looks at its host and starts no trainer; None for any other agent
+    looks_for: tuple[str, ...] | None = None
 
 
 def run_agent(
@@ -67,6 +69,7 @@ def run_agent(
     jvm: str = "",
     on_start: Callable[[], None] = lambda: None,
     gpus: Sequence[str] | None = None,
+    kind: type[Agent] | None = None,
 ) -> None:
     """Runs an agent for a partition until the driver dismisses it.
 
@@ -75,10 +78,11 @@ def run_agent(
         jvm: Identity of its executor. Default: that of the processes above this one.
         on_start: Called at the order to start a trainer.
         gpus: Addresses of the GPUs of its Spark task, which its trainers see; None for all of this machine.
+        kind: The agent's class; None for a plain one.
     """
     base = Path(tempfile.mkdtemp(prefix="sparktf-", dir=_local_dir()))
     try:
-        Agent(partition, settings, base, task, jvm, on_start, gpus).run()
+        (kind or Agent)(partition, settings, base, task, jvm, on_start, gpus).run()
     finally:
         shutil.rmtree(base, ignore_errors=True)
 

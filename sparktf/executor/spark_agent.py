@@ -9,6 +9,7 @@ from pyspark import TaskContext
 
 from sparktf.errors import LifecycleError
 from sparktf.executor.agent import AgentSettings, gpus_of_task, run_agent
+from sparktf.executor.looking_agent import LookingAgent
 
 
 def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) -> Iterator[int]:
@@ -22,7 +23,8 @@ def agent_task(partition: int, rows: Iterable[object], settings: AgentSettings) 
     if context is None:
         raise LifecycleError("an agent can only be started in a Spark task")
     gpus = gpus_of_task(context.resources(), settings)
-    run_agent(partition, settings, context.taskAttemptId(), gpus=gpus)
+    kind = None if settings.looks_for is None else LookingAgent
+    run_agent(partition, settings, context.taskAttemptId(), gpus=gpus, kind=kind)
     yield partition
 
 

@@ -66,6 +66,10 @@ class BoundPort:
     def port(self) -> int:
         return int(self._socket.getsockname()[1])
 
+    def let_connect(self) -> None:
+        """Listens on it as well, so that others can see whether they reach it; what they send is never read."""
+        self._socket.listen()
+
     def close(self) -> None:
         self._socket.close()
 

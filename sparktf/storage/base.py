@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.storage.credentials import process_user
@@ -61,6 +61,22 @@ class ConditionalStorage(Protocol):
         """
 
 
+@runtime_checkable
+class RangedStream(Protocol):
+    """A stream of a file in an object store, where each read is a request, and many may be under way."""
+
+    is_pinned: bool
+    nbytes: int
+    entry: FileEntry  # As it was found when the file was opened
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Returns the bytes of each range (start, stop), read together, several at a time.
+
+        Raises:
+            StorageError: the file was replaced since it was opened, or the storage failed.
+        """
+
+
 class Storage(Protocol):
     """A file system, or a store of objects.
 
@@ -70,6 +86,9 @@ class Storage(Protocol):
     Any method raises `StoragePermissionError` if this user may not do it, and `StorageError` for any other failure.
     A path below a file does not exist: `StorageNotFoundError`.
     """
+
+    reads_ahead: ClassVar[int] = 2
+    """Files that one feed reads from at a time, so that some wait for the storage while another one is decoded."""
 
     renames: bool = True
 

@@ -14,7 +14,7 @@ from sparktf.storage.base import Storage, Timeouts
 from sparktf.storage.credentials import Credentials, credentials_here
 from sparktf.storage.local import LocalStorage, local_path
 from sparktf.storage.mounts import check_not_mounted, home_of, mounted
-from sparktf.storage.store_keys import StoreKeys, keys_here
+from sparktf.storage.store_keys import StoreKeys, keys_here, only_hadoops
 
 if TYPE_CHECKING:
     from sparktf.storage.hdfs.hdfs import HdfsStorage
@@ -71,6 +71,14 @@ class FileSystems:
             raise ConfigError(f"{path}: {scheme}:// is not supported: use {supported} or a path without a scheme")
         storage = self._cluster(scheme, _authority(path))
         return storage if deadline_s is None else storage.patient(deadline_s)
+
+    def only_hadoops(self, path: str) -> str:
+        """Returns why Hadoop's own clients alone can read a path, for a sentence's end; "" if `open` can, too."""
+        path = self.normalise(path)
+        scheme = _scheme(path)
+        if scheme not in _SUPPORTED:
+            return f"there is no client for {scheme}://"
+        return only_hadoops(self.hadoop.properties, scheme, _authority(path)) if scheme in OBJECT_SCHEMES else ""
 
     def open_runs(self, path: str, *, deadline_s: float | None = None) -> Storage:
         """Returns the storage of a path that may be in a run or among published models, whose folders are renamed.

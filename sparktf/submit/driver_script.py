@@ -1,4 +1,4 @@
-"""The driver's program that `sparktf submit` ships: it trains, or scores if told to."""
+"""The driver's program that `sparktf submit` ships: it trains, unless told to score or to look at the nodes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import sys
 
 from sparktf.process.supported import start
 
+_JOBS = {"predict": "predict", "nodes": "tell_of_nodes"}
+"""First word -> job of `sparktf.main`; the options are that job's."""
+
 if __name__ == "__main__":
-    scores = sys.argv[1:2] == ["predict"]  # then the options are those of jobs/predict.py
-    if scores:
+    job = _JOBS.get("".join(sys.argv[1:2]))
+    if job is not None:
         del sys.argv[1]
-    start("predict" if scores else "main")
+    start(job or "main")

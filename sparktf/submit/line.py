@@ -6,7 +6,7 @@ import itertools
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from sparktf.config.job import JobConfig
 from sparktf.config.predict_section import PREDICT
@@ -16,6 +16,9 @@ from sparktf.redaction import redacted
 from sparktf.submit.environment import Programs
 
 ARCHIVE_PYTHON = "./env/bin/python"
+
+LOOKS = "nodes"
+"""The word that has the driver look at the nodes."""
 
 _JOB = "sparktf-job"
 
@@ -53,8 +56,14 @@ def submit_line(
     scoring: ScoringJob | None = None,
     wait: bool = False,
     detach: bool = False,
+    looks: Path | None = None,
 ) -> list[str]:
-    """Returns the command that submits a run or a scoring job; with `detach`, it does not wait for the end."""
+    """Returns the command that submits a run or a scoring job.
+
+    Args:
+        detach: Do not wait for the end.
+        looks: Only look at the nodes that a run would get, and write what is found to this file.
+    """
     submit, master = config.submit, master_to_submit_to(config)
     in_cluster = submit.deploy_mode == "cluster"
     archives = (f"{submit.archive}#env",) if submit.archive and master.unpacks_archives else ()
@@ -75,12 +84,14 @@ def submit_line(
     if shipment.private:
         line += ["--properties-file", shipment.private]
     private = private_settings(config)
-    leaves = {"spark.yarn.submit.waitAppCompletion": "false"} if detach else {}
+    leaves = master.detached() if detach else {}
     for key, value in {**_settings(config, programs, trains=scoring is None), **submit.conf, **leaves}.items():
         if key not in private:
             line += ["--conf", f"{key}={value}"]
     date = config.date and config.date.isoformat()  # its templates are filled; the run is to know its day all the same
     given = {"--config": config_path, "--date": date, "--run-id": run_id, "--model": scoring and scoring.model}
+    if looks is not None:
+        return [*line, shipment.script, LOOKS, "--config", config_path, "--to", str(looks)]
     options = [part for option, value in given.items() if value for part in (option, value)]
     return [*line, shipment.script, *([PREDICT] if scoring else []), *options, *(("--wait",) if wait else ())]
 
@@ -105,7 +116,9 @@ def _settings(config: JobConfig, programs: Programs, *, trains: bool) -> dict[st
         "spark.executor.memory": f"{submit.executor_memory_mib}m",
         "spark.dynamicAllocation.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.pyspark.python": ARCHIVE_PYTHON if submit.archive and master.unpacks_archives else programs.python,
+        "spark.pyspark.python": ARCHIVE_PYTHON
+        if submit.archive and master.unpacks_archives
+        else master.python(config, programs.python),
     }
     if trains and config.cluster.outlives_losses:
         settings["spark.task.maxFailures"] = str(LOSSES)

@@ -49,6 +49,7 @@ class Action(enum.StrEnum):
     NEXT_COMMIT = "next-commit"
     DEAL = "deal"
     RESERVE = "reserve"
+    LOOK = "look"
 
 
 Flavour = Literal["keras", "tf_keras", "none"]

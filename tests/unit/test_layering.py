@@ -90,7 +90,8 @@ MAY_IMPORT = {
     "compat/tensorflowonspark": GANG | {"compat", "driver/spark", "nightly", "predict", "tfrecords", "feed/channel"},
     "api": RUN | {"driver/code", "driver/spark", "driver/run", "driver/spark_site", "nightly", "predict"},
     "ml": BASE | STORAGE | {"api", "predict", "driver/code", "driver/spark"},
-    "main": BASE | {"api", "console", "driver/spark", "predict"},
+    "driver/looked_at": GANG | SPARK | {"driver/plan", "driver/spark", "driver/spark_site"},
+    "main": BASE | {"api", "console", "driver/looked_at", "driver/spark", "predict"},
     "trainer/model": MODEL - {"trainer/model"},
     "trainer/node": NODE | {"trainer/model"},
     "trainer/sync/exchange": {"root", "wire"},
@@ -139,6 +140,7 @@ SEE_PYSPARK = {
     "driver/spark",
     "driver/source",
     "driver/spark_site",
+    "driver/looked_at",
     "main",
     "predict",
     "ml",
@@ -586,6 +588,7 @@ MAY_WALK_PLANS = {
     "sparktf/driver/spark/jvm_plans.py",
     "sparktf/driver/source/scan.py",
     "sparktf/driver/source/scan_filter.py",
+    "sparktf/driver/source/table_files.py",
     "sparktf/driver/source/table_version.py",
 }
 
@@ -769,6 +772,7 @@ LISTENS = re.compile(r"FlightServerBase|\.listen\(|HTTPServer|socketserver|distr
 MAY_LISTEN = {
     "sparktf/trainer/sync/exchange/meeting.py",
     "sparktf/driver/gang/control_server.py",
+    "sparktf/process/ports.py",  # for `sparktf doctor --nodes`; it takes no connection from the kernel
     "sparktf/process/rendezvous.py",
     "sparktf/feed/channel/guest_feed.py",
     "sparktf/feed/channel/server.py",

@@ -128,10 +128,9 @@ class Reserved:
     def check_agents(self, agents: Iterable[AgentRecord]) -> None:
         """Raises `PreflightError` if one of these agents cannot start trainers."""
         for agent in agents:
-            registration = agent.registration
-            problems = [*registration.problems, *differing_versions(self._versions, registration.versions)]
+            problems = problems_of(agent, self._versions)
             if problems:
-                raise PreflightError(f"on executor {registration.host}: {problems[0]}")
+                raise PreflightError(f"on executor {agent.registration.host}: {problems[0]}")
 
     def drop_removed(self, agents: Sequence[AgentRecord]) -> bool:
         """Gives up agents whose executors are gone, which the cluster manager knows before they are silent for long.
@@ -236,6 +235,12 @@ def _nodes(partitions: list[int]) -> str:
     """Returns the names of nodes for a message: of many, the first."""
     more = len(partitions) - _SHOWN_NODES
     return ", ".join(f"node {i}" for i in partitions[:_SHOWN_NODES]) + (f" and {more} more" if more > 0 else "")
+
+
+def problems_of(agent: AgentRecord, driver: Mapping[str, str]) -> list[str]:
+    """Returns why no trainer could start beside an agent, given the versions of the driver."""
+    registration = agent.registration
+    return [*registration.problems, *differing_versions(driver, registration.versions)]
 
 
 def differing_versions(driver: Mapping[str, str], executor: Mapping[str, str]) -> list[str]:

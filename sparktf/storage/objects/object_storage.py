@@ -42,6 +42,7 @@ class ObjectStorage(Storage, ConditionalStorage):
     after the first one, then raised as `StorageUnavailableError`. A put is atomic.
     """
 
+    reads_ahead = 3
     renames = False
 
     def __init__(
@@ -233,7 +234,7 @@ class ObjectStorage(Storage, ConditionalStorage):
 
     def _open(self, doing: str, path: str) -> ObjectStream:
         meta = self._head(doing, path)
-        return ObjectStream(lambda: self._client, meta["path"], path, meta["size"], meta["e_tag"])
+        return ObjectStream(lambda: self._client, meta["path"], self._entry(meta), meta["e_tag"])
 
     def _head(self, doing: str, path: str) -> ObjectMeta:
         with object_errors(doing, path):
