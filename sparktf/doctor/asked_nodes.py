@@ -159,6 +159,7 @@ def room_of(manager: ClusterManager, config: JobConfig) -> str:
     most = max(hosts, key=lambda host: (min(host.free_vcores, config.submit.executor_cores), host.free_mib))
     needed_mib = containers(config)[0].allocated_mib(manager.step_mib)
     return (
-        f"{manager.name}'s host with the most room, {most.host}, had {most.free_mib:,} MiB and {most.free_vcores} vcores free, "
+        f"{manager.name}'s host with the most room, {most.host}, had {most.free_mib:,} MiB and "
+        f"{most.free_vcores} vcores free, "
         f"and each node takes {needed_mib:,} MiB and {config.submit.executor_cores}"
     )
