@@ -32,10 +32,11 @@ def judge_gang(config: JobConfig, found: NodesFound, reserve_s: float, room: str
 
 def judge_nodes(found: NodesFound, reserve_s: float, room: str = "") -> Diagnosis:
     """Returns the diagnosis of who came, and with what; arguments as of `judge_gang`."""
-    if unfit := faults_of(found.nodes):
-        return stop("nodes", _some(unfit))
+    faults = faults_of(found.nodes)
     if len(found.nodes) < found.wanted or not found.nodes:
-        return stop("nodes", _too_few(found, reserve_s, room))
+        faults.append(_too_few(found, reserve_s, room))
+    if faults:
+        return stop("nodes", _some(faults))
     told = f"{len(found.nodes)} in {found.waited_s:.0f} s on {_hosts(found.nodes)}"
     if found.error:
         return stop("nodes", f"{told}, and then: {found.error}")
@@ -64,18 +65,18 @@ def faults_of(nodes: Sequence[NodeFound]) -> list[str]:
     """Returns why trainers could not start, or not import the model, each with the hosts that it is true of."""
     hosts: dict[str, list[str]] = {}
     for node in nodes:
-        lacks = node.facts.missing if node.facts is not None else ()
-        missing = (
-            f"the model imports {', '.join(lacks)}, which {python_of(node)} lacks: install it there, or sparktf pack"
-        )
-        for fault in (*node.problems, *([missing] if lacks else ())):
+        for fault in (*node.problems, *_lacks(node)):
             hosts.setdefault(fault, []).append(node.host)
     return [f"on {_named(where)}: {fault}" for fault, where in hosts.items()]
 
 
-def python_of(node: NodeFound) -> str:
-    """Returns the interpreter of a node."""
-    return node.facts.python if node.facts is not None else "its Python"
+def _lacks(node: NodeFound) -> list[str]:
+    if node.facts is None or not node.facts.missing:
+        return []
+    return [
+        f"the model imports {', '.join(node.facts.missing)}, which {node.facts.python} lacks: install them there, or "
+        "bring an environment that has them (sparktf pack)"
+    ]
 
 
 def _too_few(found: NodesFound, reserve_s: float, room: str) -> str:
@@ -135,7 +136,7 @@ def _crowded(config: JobConfig, free_mib: Mapping[str, int], hosts: Sequence[str
     for host, free in free_mib.items():
         if free < each * hosts.count(host):
             trainers = count_in_words(hosts.count(host), "trainer")
-            return f"{trainers} there may take {each * hosts.count(host):,} MiB: lower cluster.trainer_memory_mib"
+            return f"{trainers} on {host} may take {each * hosts.count(host):,} MiB: lower cluster.trainer_memory_mib"
     return ""
 
 

@@ -7,6 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import yaml
+from cluster.submission import SMALL_CONF, environment_of
 
 from minihadoop import MiniHadoop
 
@@ -18,10 +22,20 @@ output: {path: /doctor/runs}
 """
 
 
-def looked(hadoop: MiniHadoop, folder: Path, *arguments: str, user: str = "") -> tuple[int, dict[str, tuple[str, str]]]:
+PYTHON = """\
+#!/bin/sh
+# The first executor's Python is another one: its TensorFlow is older, and it has no module `seasons`.
+if mkdir {folder}/taken 2>/dev/null; then more={folder}/odd; else more={folder}/usual; fi
+PYTHONPATH="$more:$PYTHONPATH" exec {python} "$@"
+"""
+
+
+def looked(
+    hadoop: MiniHadoop, folder: Path, *arguments: str, user: str = "", text: str = CONFIG, **named: str
+) -> tuple[int, dict[str, tuple[str, str]]]:
     """Runs it as a person does, and returns its exit code, and mark and text by subject."""
-    (folder / "c.yaml").write_text(CONFIG, encoding="utf-8")
-    named = {"HADOOP_USER_NAME": user} if user else {}
+    (folder / "c.yaml").write_text(text, encoding="utf-8")
+    named |= {"HADOOP_USER_NAME": user} if user else {}
     ended = subprocess.run(
         [sys.executable, "-m", "sparktf.commands.cli", "doctor", "--json", "--config", "c.yaml", *arguments],
         cwd=folder,
@@ -55,3 +69,35 @@ def test_a_cluster_that_can_carry_a_run_is_said_to_and_one_that_cannot_is_not(
     assert "Permission denied: user=nobody" in found["output"][1]
     assert "gives a container at most" in found["YARN"][1]
     assert found["queue"][1] == "submit.queue: nights does not exist in YARN: name one of default"
+
+
+def odd_python(folder: Path) -> str:
+    """Writes a Python that is another one in the first process that starts it; returns its path."""
+    (folder / "odd/tensorflow-2.19.0.dist-info").mkdir(parents=True)
+    (folder / "odd/tensorflow-2.19.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nVersion: 2.19.0\n")
+    (folder / "usual").mkdir()
+    (folder / "usual/seasons.py").touch()
+    python = folder / "python"
+    python.write_text(PYTHON.format(folder=folder, python=sys.executable), encoding="utf-8")
+    python.chmod(0o755)
+    return str(python)
+
+
+def test_nodes_are_asked_and_what_would_stop_a_run_on_them_is_told_with_whom_it_is_true_of(
+    hadoop: MiniHadoop, tmp_path: Path
+) -> None:
+    (tmp_path / "weekly.py").write_text("import seasons\n\n\ndef build():\n    pass\n", encoding="utf-8")
+    config: dict[str, Any] = {
+        "name": "weekly",
+        "model": "weekly:build",
+        "data": {"path": "/lake", "inputs": {"x": "x"}, "targets": {"y": "y"}},
+        "output": {"path": "/doctor/runs"},
+        # One node a host; beside the ApplicationMaster, there is room for one less than there are hosts.
+        "cluster": {"workers": hadoop.config.hosts, "trainer_memory_mib": 2304, "placement": "any"},
+        "timeouts": {"reserve": 10},
+        "submit": {"deploy_mode": "client", "executor_memory_mib": 512, "conf": SMALL_CONF},
+    }
+    named = {**environment_of(hadoop), "PYSPARK_PYTHON": odd_python(tmp_path), "PYSPARK_DRIVER_PYTHON": sys.executable}
+    code, found = looked(hadoop, tmp_path, "--nodes", text=yaml.safe_dump(config), **named)
+    print(found)
+    assert code == 3

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from integration.store_readers import StoreReaders
 from object_stores import S3Server, s3_server
 
-from sparktf.errors import StorageError, StorageNotFoundError
+from sparktf.errors import StorageError
 from sparktf.hadoop import HadoopConf
 from sparktf.published.serving import CURRENT, ModelManifest, Serving
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
-from sparktf.storage.transactions.checkpoints import MANIFEST, read_manifest
+from sparktf.storage.objects.object_storage import ObjectStorage
+from sparktf.storage.transactions.checkpoints import MANIFEST
 from sparktf.wire.uploads import StagedFile
 
 NAMES = ("variables/variables.index", "saved_model.pb", "model.keras")
@@ -60,67 +60,6 @@ class Model:
         return staged
 
 
-class Reader:
-    """Looks again and again, as sparktf does and as TensorFlow Serving does."""
-
-    def __init__(self, server: S3Server, root: str) -> None:
-        self.wrong: list[str] = []
-        self.looks = 0
-        self._ended = threading.Event()
-        self._systems = systems_of(server)
-        self._serving = Serving(self._systems.open_runs(root), root, "t")
-        self._plain = self._systems.open(root, deadline_s=0.5)
-        self._threads = [threading.Thread(target=self._follow, args=(look,)) for look in (self._ours, self._others)]
-
-    def __enter__(self) -> Reader:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _follow(self, look: Callable[[], None]) -> None:
-        while not self._ended.is_set():
-            try:
-                look()
-                self.looks += 1
-            except StorageNotFoundError as error:
-                self.wrong.append(f"gone: {error}")
-            except StorageError:
-                pass  # the server is away
-
-    def _ours(self) -> None:
-        number = self._serving.current()
-        if number is not None:
-            version = next((v for v in self._serving.versions() if v.number == number), None)
-            if version is None:
-                if self._serving.current() == number:
-                    self.wrong.append(f"{CURRENT} names {number}, and it is not there")
-                return
-            with suppress(StorageNotFoundError):
-                read_manifest(self._serving._storage, version.folder, ModelManifest)
-
-    def _others(self) -> None:
-        """Finds every version whole that has the file by which it is loaded, and the one that `CURRENT` names."""
-        try:
-            text = self._plain.read_bytes(f"{self._serving.path}/{CURRENT}").decode().strip()
-        except StorageNotFoundError:
-            return
-        there = {entry.path for entry in self._plain.walk(self._serving.path)}
-        loaded = {path.removesuffix("/saved_model.pb") for path in there if path.endswith("/saved_model.pb")}
-        for folder in loaded:
-            missing = [name for name in (*NAMES, MANIFEST) if f"{folder}/{name}" not in there]
-            if missing and f"{folder}/saved_model.pb" in {e.path for e in self._plain.walk(self._serving.path)}:
-                self.wrong.append(f"{folder} lacks {missing}")
-        if f"{self._serving.path}/{text}" not in loaded:
-            now = self._plain.read_bytes(f"{self._serving.path}/{CURRENT}").decode().strip()
-            if now == text:
-                self.wrong.append(f"{CURRENT} names {text}, and there are {sorted(loaded)}")
-
-
 def shown(server: S3Server, serving: Serving) -> dict[str, list[str]]:
     """Returns the versions that somebody finds who knows the store alone, with their files; and `CURRENT`."""
     plain, found = systems_of(server).open(serving.path), dict[str, list[str]]()
@@ -136,7 +75,7 @@ def test_readers_find_whole_versions_while_models_come_and_go_and_the_server_is_
     root = "s3a://bucket/runs"
     storage = systems_of(server).open_runs(root)
     serving = Serving(storage, root, "t")
-    with Reader(server, root) as reader:
+    with StoreReaders(systems_of(server), root) as reader:
         for number, run_id in enumerate(("a", "b", "c"), 1):
             assert serving.publish(Model(storage, tmp_path, run_id), lambda: None).version == number
         assert serving.rollback() == 2
@@ -176,7 +115,6 @@ def test_a_store_that_keeps_no_conditions_is_refused(server: S3Server, monkeypat
     systems = systems_of(server)
     systems.open_runs("s3a://bucket/new").probe("s3a://bucket/new/runs")
     assert not systems.open("s3a://bucket/new").exists("s3a://bucket/new")
-    from sparktf.storage.objects.object_storage import ObjectStorage
 
     def put(self: ObjectStorage, path: str, content: bytes, tag: object) -> object:
         self.write_bytes(path, content)

@@ -10,12 +10,15 @@ import pytest
 from integration.processes import wait_for
 from integration.rows import job
 from integration.sandbox import Sandbox
+from integration.store_readers import StoreReaders
 from integration.submit import Submit
 from integration.watch import Watch
-from object_stores import ACCESS_KEY, SECRET_KEY, S3Server, s3_server
+from object_stores import S3Server, s3_server
 
 from sparktf import Verdict
+from sparktf.commands.cli import main
 from sparktf.hadoop import HadoopConf
+from sparktf.published.serving import Serving
 from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
@@ -23,6 +26,7 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.checkpoints import CheckpointStore
 
 ROWS = 600
+EVERY = 10
 RUNS = "s3a://bucket/runs"
 HOLD_AT = 13  # of 20 updates in an epoch
 
@@ -30,62 +34,84 @@ HOLD_AT = 13  # of 20 updates in an epoch
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        FileSystems(HadoopConf(properties=server.hadoop())).open(RUNS).write_bytes("s3a://bucket/made", b"")
+        systems_of(server).open(RUNS).write_bytes("s3a://bucket/made", b"")
         yield server
 
 
-@pytest.fixture
-def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nodes know the store by."""
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+def systems_of(server: S3Server) -> FileSystems:
+    return FileSystems(HadoopConf(properties=server.hadoop()))
 
 
 def storage_of(server: S3Server) -> Storage:
-    return FileSystems(HadoopConf(properties=server.hadoop())).open_runs(RUNS)
+    return systems_of(server).open_runs(RUNS)
 
 
-def submit(sandbox: Sandbox, server: S3Server, config: dict[str, Any], *arguments: str) -> Submit:
+def submit(sandbox: Sandbox, server: S3Server, config: dict[str, Any]) -> Submit:
     conf = {f"spark.hadoop.{key}": value for key, value in server.hadoop().items()}
-    return Submit(sandbox, "local[2]", config, *arguments, conf=conf)
+    return Submit(sandbox, "local[2]", config, "--run-id", "r", conf=conf)
 
 
 def steps(server: S3Server, run: RunDirectory) -> tuple[int, ...]:
     return CheckpointStore(storage_of(server), run, 1).list()
 
 
-def test_a_run_whose_driver_was_killed_goes_on_inside_the_epoch(
-    tmp_path: Path, server: S3Server, keys: None, rows: Path
+def test_a_night_whose_driver_and_server_are_killed_and_which_is_submitted_twice(
+    tmp_path: Path, server: S3Server, rows: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    watch, run = Watch(tmp_path / "watch"), RunDirectory(RUNS, "t", "killed")
+    watch, run = Watch(tmp_path / "watch"), RunDirectory(RUNS, "t", "r")
     config = job(
         rows,
-        RUNS,  # type: ignore[arg-type]
-        "cases.hand_written:train",
+        RUNS,
+        "cases.watched:build",
         params=watch.params(hold_at=HOLD_AT),
         train={"epochs": 2, "batch_size": 30},
-        checkpoint={"every_steps": 10},
+        checkpoint={"every_steps": EVERY},
+        output={"history": True},
+        timeouts={"owner": 10},
+        publish={},
     )
-    first = Sandbox(tmp_path / "first")
-    second = Sandbox(tmp_path / "second")
+    one, two, three = (Sandbox(tmp_path / name) for name in ("one", "two", "three"))
+    serving = Serving(storage_of(server), RUNS, "t")
     try:
-        watch.hold()
-        killed = submit(first, server, config, "--run-id", "killed")
-        held = watch.held(2)
-        wait_for("a commit", lambda: steps(server, run), within_s=60)
-        first.family.kill()
-        killed.wait(within_s=60)
-        watch.release()
-        again = submit(second, server, config, "--run-id", "killed")
-        code = again.wait(within_s=240)
-        assert code == 0, second.report()
+        with StoreReaders(systems_of(server), RUNS) as readers:
+            watch.hold()
+            killed = submit(one, server, config)
+            held = [node.pid for node in watch.held(2)]
+            wait_for("a commit", lambda: steps(server, run), within_s=60)
+            refused = submit(two, server, config)
+            assert refused.wait(within_s=120) == int(Verdict.OWNED), two.report()
+            assert "run t/r is owned by application " in "\n".join(refused.output())
+            one.family.kill()
+            killed.wait(within_s=60)
+            server.kill()
+            server.start()
+            watch.release()
+            again = submit(three, server, config)
+            assert again.wait(within_s=300) == int(Verdict.DONE), three.report()
         result = RunResult.model_validate_json(storage_of(server).read_bytes(run.result))
-        assert (result.verdict, result.steps, result.rows_trained) == (Verdict.DONE, 40, 2 * ROWS)
-        assert result.resumed_from == 10 if hasattr(result, "resumed_from") else True
-        trained = watch.ids([h.pid for h in held], updates=10) + watch.ids(
-            [pid for pid in watch.pids() if pid not in {h.pid for h in held}]
-        )
-        assert set(trained.values()) == {2} and len(trained) == ROWS
+        assert (result.steps, result.rows_trained, result.attempts[0].from_step) == (40, 2 * ROWS, EVERY)
+        later = [pid for pid in watch.pids() if pid not in held]
+        trained = watch.ids(held, updates=EVERY) + watch.ids(later)
+        assert trained == dict.fromkeys(range(1, ROWS + 1), 2)
+        assert (result.extra["published"], serving.current()) == (1, 1)
+        assert readers.wrong == []
+        assert readers.looks > 10
+        assert_shown(server, tmp_path, monkeypatch, capsys)
     finally:
-        first.family.kill()
-        second.family.kill()
+        for sandbox in (one, two, three):
+            sandbox.family.kill()
+
+
+def assert_shown(
+    server: S3Server, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asks sparktf's commands what a person would."""
+    properties = "".join(
+        f"<property><name>{key}</name><value>{value}</value></property>" for key, value in server.hadoop().items()
+    )
+    (folder / "core-site.xml").write_text(f"<configuration>{properties}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+    assert main(["runs", RUNS]) == 0
+    assert "r" in capsys.readouterr().out
+    assert main(["show", f"{RUNS}/t/r"]) == 0
+    assert "published" in capsys.readouterr().out

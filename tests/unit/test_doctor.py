@@ -19,6 +19,7 @@ from sparktf.commands.cli import main
 from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config
 from sparktf.doctor import hadoop_cluster, this_machine
+from sparktf.doctor.asked_nodes import ask_nodes
 from sparktf.doctor.diagnosis import Diagnosis, Mark, fine
 from sparktf.doctor.examination import look_at_all
 from sparktf.doctor.hadoop_cluster import ServerTime, Ticket
@@ -125,7 +126,7 @@ def test_what_stops_a_run_on_yarn_is_told_with_what_to_do(
     ("arguments", "subject", "said"),
     [
         (["--set", "train.epoch=3"], "configuration", "train.epoch is unknown: did you mean train.epochs?"),
-        (["--set", "output.path=s3://lake/runs"], "output", "s3:// is not supported"),
+        (["--set", "output.path=ftp://lake/runs"], "output", "ftp:// is not supported"),
         (["--set", "output.path=hdfs://127.0.0.1:{closed}/runs"], "output", "connection refused"),
     ],
 )
@@ -342,3 +343,52 @@ def test_a_control_port_that_is_taken_is_named() -> None:
 )
 def test_a_node_wants_room_on_one_host(hosts: tuple[int, ...], size: int, others: tuple[int, ...], room: int) -> None:
     assert hadoop_cluster.most_containers(hosts, size, others) == room
+
+
+def test_nodes_are_asked_only_where_an_application_would_start(
+    config: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["doctor", "--nodes"]) == 2
+    told = "--nodes looks at the nodes that a configuration asks for: name it with --config FILE"
+    assert capsys.readouterr().err.startswith(told)
+    local = ["--config", config, "--nodes", "--set", "submit.master=local[3]", "--set", "submit.deploy_mode=client"]
+    code, found = looked(local, capsys)
+    assert (code, found["nodes"][0]) == (0, "ok")
+    assert found["nodes"][1] == "they are threads and processes of the driver's own machine, in local[3]"
+    monkeypatch.setenv("JAVA_HOME", "/no/java/here")
+    code, found = looked(local, capsys)
+    assert (code, found["nodes"]) == (2, ("note", "not looked at before the above is mended: Java"))
+
+
+SUBMITS = """\
+#!/bin/sh
+echo '@yarn Application report for application_1_0001 (state: ACCEPTED)' >&2
+printf '%s\\n' '@yarn token: N/A\\n\\t diagnostics: the queue is full of others\\n\\t ApplicationMaster host: N/A' >&2
+exec sleep 600
+"""
+KILLS = """\
+#!/bin/sh
+echo "$@" > {folder}/killed
+"""
+
+
+def test_an_application_that_yarn_does_not_start_is_killed_and_told_of_in_its_words(
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spark/bin").mkdir(parents=True)
+    for name, script in (("spark-submit", SUBMITS), ("spark-class", KILLS.format(folder=tmp_path))):
+        (tmp_path / "spark/bin" / name).write_text(script, encoding="utf-8")
+        (tmp_path / "spark/bin" / name).chmod(0o755)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
+    addresses = {"yarn_resourcemanager_address": f"localhost:{closed_port()}", "fs_defaultFS": "file:///"}
+    monkeypatch.setenv("HADOOP_CONF_DIR", conf_dir(tmp_path / "conf", **addresses))
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/digits.py").write_text("def build(): pass", encoding="utf-8")
+    job = parse_config(CONFIG.replace("{{date}}", "x") + "timeouts: {reserve: 0.5}\n")
+    (found,) = ask_nodes(job, tmp_path)
+    assert found.mark == "stop"
+    assert found.found == (
+        "YARN's queue default did not start application_1_0001 within 0.5 s; it is killed. "
+        "YARN says: the queue is full of others"
+    )
+    assert (tmp_path / "killed").read_text(encoding="utf-8").split()[-2:] == ["-kill", "application_1_0001"]

@@ -22,6 +22,7 @@ def foreign_imports(modules: Iterable[str], files: Files) -> tuple[str, ...]:
         files: The user's code, as it travels; modules that are not among them are not looked into.
     """
     waiting, seen, found = list(modules), set[str](), set[str]()
+    own = {module.partition(".")[0] for module in waiting}
     while waiting:
         module = waiting.pop()
         if module in seen:
@@ -34,7 +35,7 @@ def foreign_imports(modules: Iterable[str], files: Files) -> tuple[str, ...]:
             waiting += _imports(files[name].read_bytes(), package)
         elif not any(file.partition("/")[0] == module.partition(".")[0] for file in files):
             found.add(module.partition(".")[0])
-    return tuple(sorted(found - sys.stdlib_module_names - {_OURS}))
+    return tuple(sorted(found - own - sys.stdlib_module_names - {_OURS}))
 
 
 def _names(module: str) -> tuple[str, str]:
