@@ -128,6 +128,11 @@ def test_who_has_no_keys_and_is_on_no_clouds_machine_is_told_so() -> None:
     assert store_reason(Exception(said)).startswith("no keys are configured for it")
 
 
+def test_what_azure_says_in_several_lines_is_one() -> None:
+    said = "Error performing GET REDACTED: <Code>NoKey</Code>\n<Message>No such key.\nRequestId:1\nTime:2</Message>"
+    assert store_reason(Exception(said)) == "No such key. (NoKey)"
+
+
 def test_the_rest_is_obstores_first_line_without_secrets() -> None:
     said = "Generic GCS error: Error performing GET http://h/x in 1ms - it is odd: ?sig=hunter2hunter2\n\nDebug source"
     assert store_reason(Exception(said)) == "it is odd: ?sig=*********(redacted)"

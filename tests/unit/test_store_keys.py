@@ -89,6 +89,18 @@ def test_an_account_on_azure_is_known_by_hadoops_keys(properties: dict[str, str]
 
 
 @pytest.mark.parametrize(
+    ("root", "endpoint"),
+    [
+        (f"abfss://c@{ACCOUNT}", None),
+        ("abfss://c@acct.dfs.core.chinacloudapi.cn", "https://acct.blob.core.chinacloudapi.cn"),
+        ("abfs://c@acct.127.0.0.1:10000", "http://127.0.0.1:10000/acct"),
+    ],
+)
+def test_an_account_elsewhere_is_reached_there(root: str, endpoint: str | None) -> None:
+    assert azure_config(container_of(root), {}).get("endpoint") == endpoint
+
+
+@pytest.mark.parametrize(
     ("path", "properties", "reason"),
     [
         ("s3a://b/x", {}, ""),
