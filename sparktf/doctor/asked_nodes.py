@@ -152,13 +152,14 @@ class _Look:
 
 
 def room_of(manager: ClusterManager, config: JobConfig) -> str:
-    """Returns how much the host of YARN's with the most room has, beside what a node needs; "" if it does not tell."""
-    hosts = manager.hosts()
+    """Returns how much the host with the most room has, beside what a node needs; "" if it does not tell."""
+    hosts = manager.hosts() if manager.tells_room else None
     if not hosts:
         return ""
     most = max(hosts, key=lambda host: (min(host.free_vcores, config.submit.executor_cores), host.free_mib))
     needed_mib = containers(config)[0].allocated_mib(manager.step_mib)
     return (
-        f"YARN's host with the most room, {most.host}, had {most.free_mib:,} MiB and {most.free_vcores} vcores free, "
+        f"{manager.name}'s host with the most room, {most.host}, had {most.free_mib:,} MiB and "
+        f"{most.free_vcores} vcores free, "
         f"and each node takes {needed_mib:,} MiB and {config.submit.executor_cores}"
     )

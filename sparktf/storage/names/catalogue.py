@@ -128,12 +128,15 @@ class Catalogue:
                 continue
             return
 
-    def change(self, change: Callable[[NamedFolder], NamedFolder], *, gone: bool = False) -> NamedFolder:
+    def change(
+        self, change: Callable[[NamedFolder], NamedFolder], *, gone: bool = False, trusts: bool = False
+    ) -> NamedFolder:
         """Changes the names; returns those that it was made of.
 
         Args:
             change: Returns the new names, or the same object if there is nothing to change.
             gone: With this the folder is gone.
+            trusts: That there was nothing to change when this process last looked will do.
 
         Raises:
             StorageError: of `change`, for the names that are there now; or the storage failed, and the change may be
@@ -149,7 +152,7 @@ class Catalogue:
                 root = change(seen.root)
                 if (root is not seen.root or gone) and not seen.gone:
                     return self._swap(seen, root, mine, gone=gone)
-                if is_fresh:
+                if is_fresh or (trusts and not seen.gone):
                     return seen.root
             except HeadMovedError:
                 time.sleep(_PAUSE_S * random.random() * min(number, 10))

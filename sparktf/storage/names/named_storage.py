@@ -5,7 +5,7 @@ under which path, says the folder's `Catalogue` alone. So a rename or a deletion
 below it, is one swap of names: it happens at once or not at all, refuses a name that is taken and a folder that is
 missing, and comes too late if the names have changed. On this rest `Passage`, `Fence`, `FolderHead`, and all commits.
 
-Everywhere else, it is the store as it is.
+Elsewhere it is the store as it is.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from sparktf.storage.names.unnamed import (
     is_staged,
     loose_at,
     may_hold_others,
+    may_list_others,
     named_node_of,
     new_key,
 )
@@ -91,9 +92,28 @@ class NamedStorage(Storage):
     def show(self, folder: str, last: str) -> None:
         """See `Storage`."""
         spot = self._spot(folder)
-        root = None if spot is None else self._root(spot)
-        if spot is not None and root is not None and not spot.parts:
+        if spot is not None and not spot.parts and (root := self._root(spot)) is not None:
             bring_in_line(self._store, spot.folder, root, last)
+
+    def write_if(self, path: str, content: bytes, inside: str) -> bool | None:
+        """See `Storage`: one object, and one swap."""
+        spot, guard = self._spot(path), self._spot(inside)
+        if spot is None or guard is None or guard.folder != spot.folder or spot.has_no_name:
+            return None
+        at = new_key("/".join((_OBJECTS, *spot.parts)))
+        self._store.write_bytes(spot.object(at), content)
+        file = NamedFile(at, len(content), _now_ms())
+
+        def put(root: NamedFolder) -> NamedFolder:
+            if tree.find(root, guard.parts) is None:
+                raise StorageNotFoundError(f"cannot write {path}: {inside} is gone")
+            return tree.put_file(root, spot.parts, file, f"write {path}")
+
+        try:
+            self._give_name(spot, file, put)
+        except StorageNotFoundError:
+            return False
+        return True
 
     def delete_if(self, folder: str, inside: str) -> bool | None:
         """See `Storage`."""
@@ -133,7 +153,7 @@ class NamedStorage(Storage):
         root = self._root(spot)
         named = None if root is None else tree.find(root, spot.parts)
         others: NamedNode | None = None
-        if spot.has_no_name or may_hold_others(spot.parts):
+        if spot.has_no_name or may_list_others(spot.parts):
             others = self._beside(spot, root)
         if isinstance(named, NamedFile) or isinstance(others, NamedFile):
             raise StorageNotFoundError(f"cannot list {path}: Not a directory")
@@ -210,7 +230,8 @@ class NamedStorage(Storage):
             self._store.make_dirs(path)
         elif not spot.has_no_name:
             now_ms, what = _now_ms(), f"make the folder {path}"
-            spot.names.change(lambda root: tree.make_dirs(root, spot.parts, now_ms, what))
+            # What was there when this process last looked will do: whoever renames into it finds out if it has gone.
+            spot.names.change(lambda root: tree.make_dirs(root, spot.parts, now_ms, what), trusts=True)
 
     def rename(self, source: str, target: str) -> None:
         self._move(source, target, tree.rename, tree.attach)
@@ -254,8 +275,7 @@ class NamedStorage(Storage):
         folder = self._finder.find(self._store, path)
         if folder is None:
             return None
-        below = path[len(folder) + 1 :]
-        parts = tuple(below.split("/")) if below else ()
+        parts = tuple(filter(None, path[len(folder) + 1 :].split("/")))
         return _Spot(Catalogue(self._store, folder, self._finder.memory(folder)), parts)
 
     def _root(self, spot: _Spot) -> NamedFolder | None:
@@ -310,10 +330,14 @@ class NamedStorage(Storage):
         if staged:
             spot.names.memory.wrote(spot.parts, file)
             return
+        self._give_name(spot, file, lambda root: tree.put_file(root, spot.parts, file, what))
+
+    def _give_name(self, spot: _Spot, file: NamedFile, change: Callable[[NamedFolder], NamedFolder]) -> None:
+        """Makes a change that gives a file's object its name; deletes the one that had the name, or this if refused."""
         try:
-            before = spot.names.change(lambda root: tree.put_file(root, spot.parts, file, what))
+            before = spot.names.change(change)
         except StorageNotFoundError:
-            self._store.delete_objects([spot.object(at)])
+            self._store.delete_objects([spot.object(file.at)])
             raise
         if isinstance(earlier := tree.find(before, spot.parts), NamedFile):
             self._store.delete_objects([spot.object(earlier.at)])
