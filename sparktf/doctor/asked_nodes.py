@@ -135,7 +135,7 @@ class _Look:
     def _last_words(self) -> str:
         said = [line.strip() for line in self._said if line.strip() and not line.lstrip().startswith(("at ", "... "))]
         causes = [line for line in said if "Exception" in line or "Error" in line]
-        return told((causes or said or ["nothing"])[-1])
+        return told((causes or said or ["nothing"])[-1].lstrip(": "))
 
     def _stop(self, process: SparkSubmit) -> None:
         """Ends the application: in order if its driver is at work, else by YARN."""
@@ -157,6 +157,8 @@ def room_of(manager: YarnManager, config: JobConfig) -> str:
         return ""
     most = max(hosts, key=lambda host: (min(host.free_vcores, config.submit.executor_cores), host.free_mib))
     needed_mib = containers(config)[0].allocated_mib(manager.step_mib)
+    if most.free_mib >= needed_mib and most.free_vcores >= config.submit.executor_cores:
+        return f"YARN had room for another on {most.host}: see the queue's limits, and the executors' logs"
     return (
         f"YARN's host with the most room, {most.host}, had {most.free_mib:,} MiB and {most.free_vcores} vcores free, "
         f"and each node takes {needed_mib:,} MiB and {config.submit.executor_cores}"

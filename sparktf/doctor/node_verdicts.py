@@ -92,14 +92,12 @@ def _too_few(found: NodesFound, reserve_s: float, room: str) -> str:
         return found.error
     if "nodes came within" not in found.error:  # not a matter of time
         return found.error or f"{came} came"
+    ways = ["free some executors", "lower cluster.workers"]
+    if reserve_s > found.waited_s:
+        ways.append(f"see whether more come within timeouts.reserve ({reserve_s:g} s), as long as a run waits")
     known = f"; {room}" if room else ""
-    longer = (
-        f", or wait longer than this look: timeouts.reserve is {reserve_s:g} s" if reserve_s > found.waited_s else ""
-    )
-    return (
-        f"{came} came within {found.waited_s:.0f} s{where} on {found.place}{known}: free some executors, lower "
-        f"cluster.workers{longer}"
-    )
+    within = f"within {found.waited_s:.0f} s{where}"
+    return f"of {found.wanted} nodes on {found.place}, {len(found.nodes)} came {within}{known}: {', or '.join(ways)}"
 
 
 def judge_hosts(config: JobConfig, nodes: Sequence[NodeFound]) -> Diagnosis:

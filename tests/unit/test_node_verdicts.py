@@ -134,8 +134,8 @@ LATE = "only 1 of 2 nodes came within 60 s; missing: node 1 on yarn, queue night
     [
         (
             found(node("a"), waited_s=60.0, error=LATE),
-            "1 of 2 came within 60 s (on a) on yarn, queue nights; YARN is full: free some executors, lower "
-            "cluster.workers, or wait longer than this look: timeouts.reserve is 300 s",
+            "of 2 nodes on yarn, queue nights, 1 came within 60 s (on a); YARN is full: free some executors, or lower "
+            "cluster.workers, or see whether more come within timeouts.reserve (300 s), as long as a run waits",
         ),
         (
             found(waited_s=60.0, error=LATE, executors=("a", "b")),
