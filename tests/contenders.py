@@ -78,6 +78,9 @@ class WayStorage(Storage):
     def write_bytes(self, path: str, content: bytes) -> None:
         self._way("write", lambda: self._storage.write_bytes(path, content))
 
+    def keep_names(self, path: str) -> None:
+        self._storage.keep_names(path)
+
     def make_dirs(self, path: str) -> None:
         self._way("make", lambda: self._storage.make_dirs(path))
 

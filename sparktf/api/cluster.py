@@ -151,7 +151,7 @@ class Cluster:
         with importable(made.code_folder):
             night = Night(self._site.file_systems, self._site.clock, self._site.statistics)
             result = Run(self._gang, made, run_id, night, wait=wait).execute()
-        return TrainedRun.of(result, self._site.file_systems.open(result.path), made)
+        return TrainedRun.of(result, self._site.file_systems.open_runs(result.path), made)
 
     def close(self) -> None:
         """Stops running trainings, and gives the executors back."""

@@ -24,7 +24,7 @@ from sparktf.results.result import RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
-from sparktf.storage.file_systems import open_storage
+from sparktf.storage.file_systems import open_storage_of_runs
 from sparktf.told import count_in_words
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class TrainedRun(RunResult):
         return [entry.event for entry in entries if isinstance(entry.event, MetricsSeen)]
 
     def _open(self) -> Storage:
-        return self._storage or open_storage(self.path)
+        return self._storage or open_storage_of_runs(self.path)
 
 
 def _check_code(file: Path, label: str, objects: Mapping[str, Any], registered: Mapping[str, Any]) -> None:

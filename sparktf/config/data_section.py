@@ -25,6 +25,10 @@ TFRECORD = "tfrecord"
 READ_DIRECTLY = {PARQUET: (), TFRECORD: ("record_types", "record_sample")}
 """Formats that trainers read themselves -> the keys of this section for them only."""
 
+TABLES = ("delta", "iceberg")
+"""Formats of tables whose log tells which Parquet files are their rows: trainers read these, where Spark would find the
+same in them."""
+
 ReaderOptions = dict[str, str | bool | int | float]
 """Options of Spark's readers, as configured."""
 
@@ -176,7 +180,8 @@ class DataConfig(Section):
     mode: Literal["auto", "direct", "spark"] = Field(
         default="auto",
         description="`direct`: trainers read the Parquet files themselves; `spark`: Spark reads; `auto`: directly, "
-        "where the source is a plain scan of Parquet files ([data.md](data.md)).",
+        "where the source is a plain scan of Parquet files, also of those of a Delta or an Iceberg table "
+        "([data.md](data.md)).",
     )
     rdd_schema: str | None = Field(
         default=None, description="Schema of an RDD's rows, as Spark's DDL: `id bigint, x array<float>, y float`."
@@ -264,6 +269,11 @@ class DataConfig(Section):
         return self.format not in READ_DIRECTLY
 
     @property
+    def may_be_direct(self) -> bool:
+        """Whether trainers may be able to read the format."""
+        return self.format in READ_DIRECTLY or self.format in TABLES
+
+    @property
     def names_files(self) -> bool:
         """Whether the source is files in a format that trainers read themselves."""
         return self.path is not None and not self.is_sparks_format
@@ -295,8 +305,11 @@ class DataConfig(Section):
             raise ValueError(f"format: {self.format} needs path: give path, or leave format out")
         if self.options and (self.path is None or self.format == TFRECORD):
             raise ValueError("options are for Spark's reader of files: give path, and no format: tfrecord")
-        if self.is_sparks_format and self.mode == "direct":
-            raise ValueError(f"mode: direct needs format: {' or '.join(READ_DIRECTLY)}, not {self.format}")
+        if not self.may_be_direct and self.mode == "direct":
+            formats = (*READ_DIRECTLY, *TABLES)
+            raise ValueError(
+                f"mode: direct needs format: {', '.join(formats[:-1])} or {formats[-1]}, not {self.format}"
+            )
         if self.format != TFRECORD and self.record_types is not None:
             raise ValueError(f"record_types needs format: {TFRECORD}, and format is {self.format}: leave it out")
         is_table = self.table is not None or (self.path is not None and self.is_sparks_format)

@@ -134,7 +134,7 @@ class JobConfig(Section):
         data = self.data
         if self.cluster.evaluator and data.validation is None:
             raise ValueError("cluster.evaluator: true needs rows to evaluate on: give data.validation")
-        if self.cluster.evaluator and (data.mode == "spark" or data.is_sparks_format):
+        if self.cluster.evaluator and (data.mode == "spark" or not data.may_be_direct):
             asked = "mode: spark" if data.mode == "spark" else f"format: {data.format}"
             raise ValueError(
                 f"data.{asked} is read through Spark, and an evaluator reads files itself: set cluster.evaluator: false"

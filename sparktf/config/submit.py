@@ -7,9 +7,12 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
+from sparktf.config.kubernetes_section import KubernetesConfig
 from sparktf.config.section import Section
 
 PRINCIPAL, KEYTAB = "spark.kerberos.principal", "spark.kerberos.keytab"
+
+_UPLOAD = "spark.kubernetes.file.upload.path"
 
 _MASTER = re.compile(
     r"yarn|local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|(spark|k8s)://.+"
@@ -17,13 +20,16 @@ _MASTER = re.compile(
 
 
 class SubmitConfig(Section):
-    """Resources that `sparktf submit` requests from Spark and YARN; other ways to start a run ignore it."""
+    """Resources that `sparktf submit` requests from Spark, YARN or Kubernetes; other ways to start a run ignore it."""
 
     KEY: ClassVar = "submit"
 
-    master: str = Field(default="yarn", description="Spark's master; `local[n]` works too, in client mode.")
+    master: str = Field(
+        default="yarn", description="Spark's master: `yarn`, `k8s://https://host:port`; `local[n]`, in client mode."
+    )
     deploy_mode: Literal["client", "cluster"] = Field(
-        default="cluster", description="Where the driver runs: in a container of YARN's, or on this machine."
+        default="cluster",
+        description="Where the driver runs: in a container or a pod of the cluster's, or on this machine.",
     )
     queue: str = Field(default="default", min_length=1, description="YARN's queue.")
     driver_memory_mib: PositiveInt = Field(default=1024, description="Heap of the driver's JVM, in MiB.")
@@ -42,6 +48,7 @@ class SubmitConfig(Section):
     max_app_attempts: PositiveInt = Field(
         default=2, description="ApplicationMasters that YARN may start in cluster mode: a lost driver is replaced."
     )
+    kubernetes: KubernetesConfig = Field(default=KubernetesConfig(), description="Pods, where the master is `k8s://`.")
     principal: str | None = Field(
         default=None, min_length=1, description="Kerberos' principal of `keytab`, as in `spark.kerberos.principal`."
     )
@@ -72,7 +79,7 @@ class SubmitConfig(Section):
     @classmethod
     def _is_a_master(cls, master: str) -> str:
         if not _MASTER.fullmatch(master):
-            raise ValueError(f"{master!r} is no master of Spark's: write yarn, local[4] or spark://host:7077")
+            raise ValueError(f"{master!r} is no master of Spark's: write yarn, k8s://https://host:443 or local[4]")
         return master
 
     @model_validator(mode="after")
@@ -97,6 +104,19 @@ class SubmitConfig(Section):
     def _mode_fits_master(self) -> Self:
         if self.deploy_mode == "cluster" and self.master.startswith("local"):
             raise ValueError(f"master: {self.master} needs deploy_mode: client")
+        return self
+
+    @model_validator(mode="after")
+    def _pods_can_be_made(self) -> Self:
+        if not self.master.startswith("k8s://"):
+            return self
+        if self.kubernetes.image is None and not any(key.endswith("container.image") for key in self.conf):
+            raise ValueError(f"master: {self.master} needs kubernetes.image: an image with Spark, Python and sparktf")
+        if self.deploy_mode == "cluster" and self.kubernetes.upload is None and _UPLOAD not in self.conf:
+            raise ValueError(
+                f"master: {self.master} with deploy_mode: cluster needs kubernetes.upload: a folder in a store, or "
+                "on a volume, from which the driver's pod takes the files of this submission; or deploy_mode: client"
+            )
         return self
 
 

@@ -18,7 +18,7 @@ from sparktf.driver.plan.planned_formats import planned_format
 from sparktf.driver.plan.planner import feed_spec, plan_source
 from sparktf.driver.plan.spark_reads import SparkReads
 from sparktf.driver.run_checks import Basis, Findings, Scene, look_at_run
-from sparktf.driver.source.choice import check_lake_may_be_fed, choose_feed, is_read_directly
+from sparktf.driver.source.choice import check_lake_may_be_fed, check_opens, choose_feed, is_read_directly
 from sparktf.driver.source.hdfs_blocks import is_on_hdfs, locate_or_warn
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.spark.application import file_systems_of, start_session
@@ -145,6 +145,7 @@ def plan_here(
 
 
 def _plan_lake(config: JobConfig, file_systems: FileSystems, found: Findings, *, deep: bool) -> Plan:
+    check_opens(config, file_systems)
     try:
         return plan_source(config, file_systems.open, _no_spark)
     except _NeedsSparkError:

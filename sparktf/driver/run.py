@@ -66,8 +66,8 @@ class Run:
         self._clock = gang.site.clock
         self._config = config
         self._rundir = RunDirectory(root, config.name, run_id)
-        self._storage = file_systems.open(root)
-        self._hasty = file_systems.open(root, deadline_s=KNOBS.hasty_storage_s)
+        self._storage = file_systems.open_runs(root)
+        self._hasty = file_systems.open_runs(root, deadline_s=KNOBS.hasty_storage_s)
         self._journal = Journal(gang.console, config)
         self._display, self._voice = self._journal.display, self._journal.voice
         ending_s = partial(self._hooks.ending_s, config, self._rundir)

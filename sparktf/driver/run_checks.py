@@ -178,7 +178,7 @@ def _memory(scene: Scene, found: Findings) -> None:
 
 def _can_be_written(scene: Scene, found: Findings) -> None:
     path = scene.config.output.path
-    check_output(scene.systems.open(path), path)
+    check_output(scene.systems.open_runs(path), path)
     found.known.append(f"output: {path} can be written")
 
 
@@ -188,7 +188,7 @@ def _predictions(scene: Scene, found: Findings) -> None:
 
 def _can_be_read(scene: Scene, found: Findings) -> None:
     path, rundir = scene.config.output.path, scene.rundir
-    storage = scene.systems.open(path)
+    storage = scene.systems.open_runs(path)
     try:
         storage.exists(path if rundir is None else rundir.result)
     except StoragePermissionError as error:

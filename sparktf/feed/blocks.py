@@ -20,7 +20,6 @@ from sparktf.feed.formats.row_cache import RowCache
 from sparktf.feed.formats.split_sequence import Reader, SplitSequence
 from sparktf.feed.formats.splits import OpenStorage
 from sparktf.sequence import Assignment, Draw, Piece, Split, Stream, generator
-from sparktf.storage.local import LocalStorage
 
 
 class BlockPart(NamedTuple):
@@ -112,11 +111,11 @@ class PieceReader:
 
     def _sequence(self, first: Split) -> SplitSequence:
         if self._groups is None:
-            is_remote = not isinstance(self._open_storage(first.path), LocalStorage)
+            ahead = self._open_storage(first.path).reads_ahead
             new_reader: Callable[[], Reader] = self._new_reader
-            if is_remote and self._cache is not None:
+            if ahead > 1 and self._cache is not None:
                 new_reader = self._cache.around(new_reader, self._spec)
-            self._groups = SplitSequence(new_reader, is_remote=is_remote)
+            self._groups = SplitSequence(new_reader, ahead=ahead)
         return self._groups
 
     def _in_order(self, groups: SplitSequence, piece: Piece) -> Iterator[BlockPart]:

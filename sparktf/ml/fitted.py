@@ -59,7 +59,7 @@ class FittedModel(Model, ScoringParams, MLReadable[Any], MLWritable):
         file_systems = file_systems_of(spark)
         source = file_systems.normalise(self.path)
         kept = KeptFiles(spark)
-        _copy_down(file_systems.open(source), source, kept.folder)
+        _copy_down(file_systems.open_runs(source), source, kept.folder)
         self.kept = kept
         return self
 
@@ -182,13 +182,13 @@ class _Writer(MLWriter):
         with ExitStack() as stack:
             if self._model.kept is None:
                 kept = Path(stack.enter_context(TemporaryDirectory(prefix="sparktf-model-")))
-                _copy_down(file_systems.open(source), source, kept)
+                _copy_down(file_systems.open_runs(source), source, kept)
             else:
                 kept = self._model.kept.folder
             for file in sorted(kept.rglob("*")):
                 if file.is_file():
                     to.upload(file, f"{saved}/{file.relative_to(kept).as_posix()}")
-        if not file_systems.open(source).exists(source):  # a pipeline was saved over the run that they were of
+        if not file_systems.open_runs(source).exists(source):  # a pipeline was saved over the run that they were of
             self._model.path = saved
 
 

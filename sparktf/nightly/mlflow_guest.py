@@ -51,7 +51,7 @@ class MlflowGuest:
         try:
             if self._beginning is not None:
                 complaints = _complaints(self._beginning, limit_s)
-            events = _events(self._file_systems.open(rundir.root), rundir)
+            events = _events(self._file_systems.open_runs(rundir.root), rundir)
             note = note_of_end(config, rundir, result, events, self._clock.wall_s())
             hadoop = self._file_systems.hadoop.for_nodes()
             ending = self._write(note.model_copy(update={"hadoop": hadoop}), limit_s)

@@ -5,7 +5,6 @@ Reads an `MlflowNote` from its standard input. The last line of its output is th
 
 from __future__ import annotations
 
-import getpass
 import itertools
 import os
 import sys
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 
 from sparktf.nightly.mlflow_note import MetricNote, MlflowNote, ModelNote
 from sparktf.storage.base import name_of
+from sparktf.storage.credentials import login_name
 from sparktf.storage.file_systems import FileSystems
 from sparktf.told import told, words_of_error
 
@@ -103,7 +103,7 @@ class MlflowWriter:
         """
         runs = self._runs()
         if not runs:
-            tags = {RUN: self._note.run, "mlflow.user": getpass.getuser()}
+            tags = {RUN: self._note.run, "mlflow.user": login_name()}
             self._client.create_run(self._experiment, self._note.time_ms, tags, self._note.name)
             runs = self._runs()
         for run in runs[1:]:
@@ -175,7 +175,7 @@ class MlflowWriter:
 
     def _copy(self, run: Run, folder: str) -> str:
         """Copies a published folder to the run's artifacts; returns its path there."""
-        storage, place = FileSystems(self._note.hadoop).open(folder), f"model/{name_of(folder)}"
+        storage, place = FileSystems(self._note.hadoop).open_runs(folder), f"model/{name_of(folder)}"
         with tempfile.TemporaryDirectory(prefix="sparktf-mlflow-") as aside:
             for entry in storage.walk(folder):
                 storage.download(entry.path, Path(aside, entry.path.removeprefix(folder).lstrip("/")))

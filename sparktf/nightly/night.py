@@ -76,7 +76,7 @@ class Night(Hooks):
     def planned(self, config: JobConfig, plan: Plan, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         """Checks the data. Raises `DataError` if a check refuses it."""
         if config.data.checks is not None:
-            storage = self._file_systems.open(rundir.root)
+            storage = self._file_systems.open_runs(rundir.root)
             check_data(config.data.checks, storage, rundir, partial(self._measure, config, plan), put, voice)
 
     def models(self, config: JobConfig, rundir: RunDirectory, voice: Voice, *, resumes: bool) -> Models:
@@ -88,7 +88,7 @@ class Night(Hooks):
         init = None if resumes else self._init(config, rundir, voice)
         if config.gate is None:
             return Models(init=init)
-        serving = Serving(self._file_systems.open(rundir.root), rundir.root, rundir.name)
+        serving = Serving(self._file_systems.open_runs(rundir.root), rundir.root, rundir.name)
         champion = champion_of(serving, rundir.run_id)
         if champion is None:
             return Models(init=init)
@@ -117,7 +117,7 @@ class Night(Hooks):
     def ending_s(self, config: JobConfig, rundir: RunDirectory) -> float:
         """Returns the longest time that the last runs of the name took after their training."""
         try:
-            storage = self._file_systems.open(rundir.root)
+            storage = self._file_systems.open_runs(rundir.root)
             return ending_s(earlier_runs(storage, rundir.root, rundir.name, but=rundir.run_id))
         except StorageError:  # an estimate is not worth a run
             return 0.0
@@ -134,7 +134,7 @@ class Night(Hooks):
             FencedOffError: the run has become another submission's; nothing is published.
             StorageError: the storage failed; readers see the old model or the new one.
         """
-        storage = self._file_systems.open(rundir.root)
+        storage = self._file_systems.open_runs(rundir.root)
         serving = Serving(storage, rundir.root, rundir.name)
         extra: dict[str, Any] = {}
         if config.publish is not None:
@@ -170,7 +170,7 @@ class Night(Hooks):
         if keep_models is not None and (versions := serving.prune(keep_models)):
             voice.say(f"output.keep_models: {keep_models}: deleted {', '.join(map(str, versions))}")
         if keep_runs is not None:
-            storage = self._file_systems.open(rundir.root)
+            storage = self._file_systems.open_runs(rundir.root)
             application = Application(result.application, result.application_attempt)
             claim = partial(
                 Ownership, storage, storage, application=application, clock=self._clock, limit_s=config.timeouts.owner
@@ -208,13 +208,13 @@ class Night(Hooks):
 
     def _keep_row(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         try:
-            keep_record(run_record(result, config.date), rundir, self._file_systems.open(rundir.root), put)
+            keep_record(run_record(result, config.date), rundir, self._file_systems.open_runs(rundir.root), put)
         except Exception as e:  # noqa: BLE001 - the run has its verdict, and no row of a table is worth another one
             voice.warn(f"output.history: this run's row is not kept: {e}")
 
     def _report(self, result: RunResult, config: JobConfig, rundir: RunDirectory, put: Put, voice: Voice) -> None:
         try:
-            storage = self._file_systems.open(rundir.root)
+            storage = self._file_systems.open_runs(rundir.root)
             keep_report(storage, rundir, result, config, put, self._clock.wall_s())
         except Exception as e:  # noqa: BLE001 - as above
             voice.warn(f"output.report: the report is not written: {e}")

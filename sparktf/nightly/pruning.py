@@ -4,6 +4,8 @@ A folder is deleted only if its result shows that it is a run of ours, and its o
 pruner first becomes its owner. It leaves its place by one rename, `_leaving-<run id>-<nonce>`; if its newest term is
 still the pruner's, it becomes `_removed-...` and is deleted. Else another driver has taken it up in between, and it is
 put back. Both names say what is left to do, so the next pruner completes an interrupted removal.
+
+In a store of objects it is deleted by one swap of its names, while the pruner's fence still stands among them.
 """
 
 from __future__ import annotations
@@ -12,9 +14,17 @@ import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
-from sparktf.errors import ConfigError, CorruptFileError, StorageError, StorageExistsError, StorageNotFoundError
+from sparktf.errors import (
+    ConfigError,
+    CorruptFileError,
+    FencedOffError,
+    StorageError,
+    StorageExistsError,
+    StorageNotFoundError,
+)
 from sparktf.rundir import RESULT, TERMS, RunDirectory, is_name, is_of_a_run, is_on_its_way
 from sparktf.storage.base import Storage, name_of
+from sparktf.storage.transactions.fence import Fence
 from sparktf.storage.transactions.leftovers import is_left
 from sparktf.storage.transactions.ownership import Ownership
 from sparktf.storage.transactions.results import read_result
@@ -104,6 +114,8 @@ class Pruner:
         owner = self._claim(rundir)
         if not owner.take_idle():
             return False
+        if not self._storage.renames:
+            return self._delete_in_store(rundir, owner)
         leaving = f"{_LEAVING}{rundir.run_id}-{owner.nonce[:_NONCE]}"
         try:
             self._storage.rename(rundir.path, f"{self._above}/{leaving}")
@@ -111,6 +123,14 @@ class Pruner:
             owner.release()
             raise
         return self._settle(leaving)
+
+    def _delete_in_store(self, rundir: RunDirectory, owner: Ownership) -> bool:
+        """Deletes a run in a store of objects, in one step, unless it has a newer owner by then."""
+        fence = Fence(self._storage, rundir, owner=owner)
+        with suppress(FencedOffError):
+            fence.hold()
+            return bool(self._storage.delete_if(rundir.path, str(fence.path)))
+        return False
 
     def _settle(self, folder: str) -> bool:
         """Completes the removal of a run that was moved away; returns whether it is deleted."""

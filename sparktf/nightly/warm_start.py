@@ -44,11 +44,11 @@ def beginning_of(config: JobConfig, rundir: RunDirectory, file_systems: FileSyst
         ConfigError: `train.init_from` names no existing model.
         StorageError: the storage failed.
     """
-    train, storage = config.train, file_systems.open(rundir.root)
+    train, storage = config.train, file_systems.open_runs(rundir.root)
     if train.init_from is None:
         return Beginning()
     if train.init_path is not None:
-        found = _at_path(file_systems.open(train.init_path), train.init_path)
+        found = _at_path(file_systems.open_runs(train.init_path), train.init_path)
     elif train.init_run is not None:
         found = _of_run(storage, RunDirectory(rundir.root, rundir.name, train.init_run), rundir)
     else:

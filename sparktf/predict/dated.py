@@ -80,9 +80,9 @@ def _score(spark: SparkSession, config: JobConfig, model: str | None, file_syste
         asked, _ = config.predicted()
     check_predictions(config, file_systems)
     path, version = located_model(config, asked.model, str(date), file_systems)
-    found = find_model(file_systems.open(path), path)
+    found = find_model(file_systems.open_runs(path), path)
     label = f"version {version}" if version.isdecimal() else version
-    of = date_of(file_systems.open(path), found.folder)
+    of = date_of(file_systems.open_runs(path), found.folder)
     warning = knows_later(f"the rows of {date} are scored with", label, of, str(date))
     loaded = LoadedModel(spark, found)
     source = _source(spark, config, asked, file_systems)

@@ -49,7 +49,7 @@ def located_model(config: JobConfig, model: str, day: str, file_systems: FileSys
         StorageError: the storage failed.
     """
     root = file_systems.normalise(config.output.path)
-    storage = file_systems.open(root)
+    storage = file_systems.open_runs(root)
     serving = Serving(storage, root, config.name)
     if model == AS_OF:
         found = newest_before(serving, config.name, day)

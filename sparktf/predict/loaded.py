@@ -229,7 +229,7 @@ def load_model(spark: SparkSession, path: str) -> LoadedModel:
     """
     file_systems = file_systems_of(spark)
     path = file_systems.normalise(path)
-    return LoadedModel(spark, find_model(file_systems.open(path), path))
+    return LoadedModel(spark, find_model(file_systems.open_runs(path), path))
 
 
 def quoted(name: str) -> str:

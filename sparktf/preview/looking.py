@@ -152,7 +152,10 @@ class _Look:
         with self.found.part():
             master_to_submit_to(self.config).check_security(self.config)
         with self.found.part():
-            manager = managed_by()
+            manager = managed_by(self.config)
+            if not manager.tells_room:
+                manager.wait(lambda left_s: None, within_s=0.0)
+                return room_elsewhere(self.config, self.slots)
             hosts = manager.hosts()
             if hosts is None:
                 manager.wait(lambda left_s: None, within_s=0.0)
@@ -166,7 +169,7 @@ class _Look:
                     f"{self.config.timeouts.reserve:g} s (timeouts.reserve)"
                 )
             with self.found.part():
-                manager.check(self.config)
+                manager.check()
             return room
         return None
 
@@ -352,4 +355,4 @@ def look_ahead(
     root = config.output.path
     rundir = None if run_id is None else RunDirectory(root, config.name, run_id)
     slots = master_of(master).slots(config.submit.executor_cores)
-    return _Look(config, slots, systems, systems.open(root), rundir, clock, say).forecast()
+    return _Look(config, slots, systems, systems.open_runs(root), rundir, clock, say).forecast()

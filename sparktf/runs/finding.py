@@ -95,7 +95,7 @@ def find_output(
     root = output or environment.get(OUTPUT)
     if not root:
         return None
-    return RunsRoot(systems.open(root), systems.normalise(root), name)
+    return RunsRoot(systems.open_runs(root), systems.normalise(root), name)
 
 
 def need_output(found: RunsRoot | None) -> RunsRoot:
@@ -131,7 +131,7 @@ def find_run(systems: FileSystems, run: str, output: RunsRoot | None) -> FoundRu
     if output is not None and is_below and _is_run(output.storage, f"{output.root}/{names[0]}/{run_id}"):
         return FoundRun(output.storage, RunDirectory(output.root, names[0], run_id))
     path = systems.normalise(run)
-    storage = systems.open(path)
+    storage = systems.open_runs(path)
     above, _, run_id_of_path = path.rpartition("/")
     root, _, name = above.rpartition("/")
     if is_name(name) and is_name(run_id_of_path) and _is_run(storage, path):

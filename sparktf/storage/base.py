@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from sparktf.errors import StorageNotFoundError
 from sparktf.storage.credentials import process_user
@@ -47,6 +47,9 @@ class ConditionalStorage(Protocol):
     def read_tagged(self, path: str) -> tuple[bytes, Tag]:
         """Returns a small object's content, and which edition it is. Raises `StorageNotFoundError` without one."""
 
+    def copy_object(self, source: str, target: str) -> None:
+        """Copies an object within the store, replacing another one. Raises `StorageError`."""
+
     def put_tagged(self, path: str, content: bytes, tag: Tag | None) -> Tag:
         """Replaces the edition of that tag; with None puts an object where none is. Returns the new edition.
 
@@ -58,12 +61,36 @@ class ConditionalStorage(Protocol):
         """
 
 
+@runtime_checkable
+class RangedStream(Protocol):
+    """A stream of a file in an object store, where each read is a request, and many may be under way."""
+
+    is_pinned: bool
+    nbytes: int
+    entry: FileEntry  # As it was found when the file was opened
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """Returns the bytes of each range (start, stop), read together, several at a time.
+
+        Raises:
+            StorageError: the file was replaced since it was opened, or the storage failed.
+        """
+
+
 class Storage(Protocol):
-    """A file system.
+    """A file system, or a store of objects.
+
+    Attributes:
+        renames: It renames any file or folder. A store of objects does so only in folders that `keep_names` has made.
 
     Any method raises `StoragePermissionError` if this user may not do it, and `StorageError` for any other failure.
     A path below a file does not exist: `StorageNotFoundError`.
     """
+
+    reads_ahead: ClassVar[int] = 2
+    """Files that one feed reads from at a time, so that some wait for the storage while another one is decoded."""
+
+    renames: bool = True
 
     def user(self) -> str:
         """Returns the user whose new files are."""
@@ -123,6 +150,11 @@ class Storage(Protocol):
             StorageError: the stored file has another length.
         """
 
+    def upload_as(self, local: Path, path: str, sha256: str) -> None:
+        """Like `upload`, of a file whose SHA-256 is known, in hex."""
+        del sha256
+        self.upload(local, path)
+
     def download(self, path: str, local: Path) -> None:
         """Copies a file to a local path atomically, replacing an existing one; makes the folders above it.
 
@@ -148,6 +180,61 @@ class Storage(Protocol):
 
     def checksum(self, path: str) -> str:
         """Returns the SHA-256 of the stored content, in hex. Raises `StorageNotFoundError` if no file is there."""
+
+    def fingerprints(self, folder: str) -> Mapping[str, tuple[int, str]] | None:
+        """Returns the sizes and the checksums of all files below a folder, by their names below it, where the storage
+        knows them without reading: a checksum is "" where it does not. None where it knows none.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        del folder
+        return None
+
+    def keep_names(self, path: str) -> None:
+        """Makes a folder in which files and folders can be renamed, unless it is there. A file system's always can."""
+        del path
+
+    def show(self, folder: str, last: str) -> None:
+        """Makes a folder that `keep_names` has made look to who knows the store alone as it looks here.
+
+        What has come is there before `CURRENT` and the like, files of the folder itself, change, and what has gone
+        stays until after.
+
+        Args:
+            last: Name of the file that makes a folder in it count: it comes last, and goes first.
+
+        Raises:
+            StorageError: the storage failed; some of it may be done.
+        """
+        del folder, last
+
+    def write_if(self, path: str, content: bytes, inside: str) -> bool | None:
+        """Writes a small file as `write_bytes` does, if another folder is there in the same moment.
+
+        Args:
+            inside: Path of that folder, in the one that `keep_names` has made, as `path` is.
+
+        Returns:
+            Whether it was; None where a file is written aside instead, and renamed into that folder and out of it.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        del path, content, inside
+        return None
+
+    def delete_if(self, folder: str, inside: str) -> bool | None:
+        """Deletes a folder that `keep_names` has made, in one step, if another one is still there inside of it.
+
+        Returns:
+            Whether it was; None where a folder is renamed instead, to be deleted then.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        del folder, inside
+        return None
 
     def make_dirs(self, path: str) -> None:
         """Makes the folder and those above it, unless they exist. Raises `StorageExistsError` if a file is there."""

@@ -250,4 +250,16 @@ def services_of(authority: str) -> set[str]:
 
 def process_user() -> str:
     """Returns the user that Hadoop's own clients in this process would act as."""
-    return os.environ.get(PROXY_USER) or os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+    return os.environ.get(PROXY_USER) or os.environ.get("HADOOP_USER_NAME") or login_name()
+
+
+def login_name() -> str:
+    """Returns the name of this process's user.
+
+    Clusters of pods may run a container by a user id that has no name there: then it is the one that Spark gives to
+    all pods of an application, else the number.
+    """
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the former before Python 3.13
+        return os.environ.get("SPARK_USER") or str(os.geteuid())

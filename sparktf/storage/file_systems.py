@@ -14,10 +14,11 @@ from sparktf.storage.base import Storage, Timeouts
 from sparktf.storage.credentials import Credentials, credentials_here
 from sparktf.storage.local import LocalStorage, local_path
 from sparktf.storage.mounts import check_not_mounted, home_of, mounted
-from sparktf.storage.store_keys import StoreKeys, keys_here
+from sparktf.storage.store_keys import StoreKeys, keys_here, only_hadoops
 
 if TYPE_CHECKING:
     from sparktf.storage.hdfs.hdfs import HdfsStorage
+    from sparktf.storage.names.named_storage import NamedStorage
     from sparktf.storage.objects.object_storage import ObjectStorage
 
 # Hadoop prints a local path as "file:/x". Any other scheme needs "://": "day:1/part" is a relative path.
@@ -49,6 +50,7 @@ class FileSystems:
         self._timeouts = timeouts or Timeouts()
         self._lock = threading.Lock()
         self._clusters: dict[str, HdfsStorage | ObjectStorage] = {}
+        self._named: dict[str, NamedStorage] = {}
 
     def open(self, path: str, *, deadline_s: float | None = None) -> Storage:
         """Returns the storage of a path.
@@ -68,6 +70,38 @@ class FileSystems:
             supported = ", ".join(f"{name}://" for name in _SUPPORTED)
             raise ConfigError(f"{path}: {scheme}:// is not supported: use {supported} or a path without a scheme")
         storage = self._cluster(scheme, _authority(path))
+        return storage if deadline_s is None else storage.patient(deadline_s)
+
+    def only_hadoops(self, path: str) -> str:
+        """Returns why Hadoop's own clients alone can read a path, for a sentence's end; "" if `open` can, too."""
+        path = self.normalise(path)
+        scheme = _scheme(path)
+        if scheme not in _SUPPORTED:
+            return f"there is no client for {scheme}://"
+        return only_hadoops(self.hadoop.properties, scheme, _authority(path)) if scheme in OBJECT_SCHEMES else ""
+
+    def open_runs(self, path: str, *, deadline_s: float | None = None) -> Storage:
+        """Returns the storage of a path that may be in a run or among published models, whose folders are renamed.
+
+        In a store of objects their names are kept beside them (`storage/names`). Elsewhere the same as `open`.
+
+        Args:
+            deadline_s: See `open`.
+
+        Raises:
+            ConfigError: no storage supports the path.
+        """
+        path = self.normalise(path)
+        if _scheme(path) not in OBJECT_SCHEMES:
+            return self.open(path, deadline_s=deadline_s)
+        # Imported late, as the store itself.
+        from sparktf.storage.names.named_storage import NamedStorage  # noqa: PLC0415
+        from sparktf.storage.objects.object_storage import ObjectStorage  # noqa: PLC0415
+
+        store = self._cluster(_scheme(path), _authority(path))
+        assert isinstance(store, ObjectStorage)
+        with self._lock:
+            storage = self._named.setdefault(store.root, NamedStorage(store))
         return storage if deadline_s is None else storage.patient(deadline_s)
 
     def stores(self) -> list[str]:
@@ -160,6 +194,11 @@ class FileSystems:
 def open_storage(path: str) -> Storage:
     """Returns the storage of a path in this process's environment; see `FileSystems.open`."""
     return FileSystems(HadoopConf.from_environment()).open(path)
+
+
+def open_storage_of_runs(path: str) -> Storage:
+    """Returns the storage of a path in this process's environment; see `FileSystems.open_runs`."""
+    return FileSystems(HadoopConf.from_environment()).open_runs(path)
 
 
 def normalise(path: str) -> str:

@@ -57,6 +57,8 @@ class LocalStorage(Storage):
     file or none, also after a power failure.
     """
 
+    reads_ahead = 1  # the kernel reads ahead
+
     _prefix = ""
 
     def __init__(self, prefix: str = "") -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from sparktf.hadoop import AZURE_SCHEMES
 from sparktf.storage.credentials import write_token_file
 
 STORE_KEYS = "sparktf-store-keys"
@@ -23,6 +24,9 @@ STORE_KEYS = "sparktf-store-keys"
 
 STORE_KEYS_FILE = "SPARKTF_STORE_KEYS"
 """The variable by which a process finds such a file elsewhere."""
+
+
+_OAUTH = ("ClientCredsTokenProvider", "MsiTokenProvider", "WorkloadIdentityTokenProvider")
 
 
 class StoreKeys(Protocol):
@@ -163,6 +167,34 @@ def of_container(properties: Mapping[str, str], scheme: str, authority: str) -> 
         and (not key.startswith("fs.s3a.bucket.") or key.startswith(bucket))
         and (not account or ".core." not in key or key.endswith(f".{account}"))
     }
+
+
+def only_hadoops(properties: Mapping[str, str], scheme: str, authority: str) -> str:
+    """Returns why Hadoop's own connector alone can read a container, for a sentence's end; "" if others can.
+
+    Args:
+        properties: Hadoop's.
+    """
+
+    def of(prefix: str, *keys: str) -> str:
+        account = authority.partition("@")[2]
+        named = [f"{prefix}bucket.{authority}.{key}" for key in keys] + [f"{prefix}{key}.{account}" for key in keys]
+        return next(filter(None, map(properties.get, [*named, *(f"{prefix}{key}" for key in keys)])), "")
+
+    if scheme in ("s3a", "s3"):
+        algorithm = of("fs.s3a.", "encryption.algorithm", "server-side-encryption-algorithm").upper()
+        if algorithm == "SSE-C" or algorithm.startswith("CSE"):
+            return f"its objects are encrypted by {algorithm}, with a key that the client has"
+    if scheme in AZURE_SCHEMES:
+        kind = of("fs.azure.", "account.auth.type")
+        provider = of("fs.azure.", "account.oauth.provider.type").rpartition(".")[2]
+        if kind and kind.lower() not in ("sharedkey", "oauth", "sas"):
+            return f"fs.azure.account.auth.type is {kind}"
+        if kind.lower() == "sas" and not of("fs.azure.", "sas.fixed.token"):
+            return "its SAS comes from fs.azure.sas.token.provider.type"
+        if kind.lower() == "oauth" and provider and provider not in _OAUTH:
+            return f"fs.azure.account.oauth.provider.type is {provider}"
+    return ""
 
 
 def profile_keys(bucket: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:

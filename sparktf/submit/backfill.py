@@ -266,12 +266,12 @@ def _day(option: str, text: str) -> dt.date:
 
 def _run_of(date: str, config: JobConfig, file_systems: FileSystems) -> DatedRun:
     rundir = RunDirectory(file_systems.normalise(config.output.path), config.name, date)
-    has_begun = file_systems.open(rundir.root).exists(rundir.plan)
+    has_begun = file_systems.open_runs(rundir.root).exists(rundir.plan)
     return DatedRun(date, rundir, _result(rundir, file_systems), has_begun)
 
 
 def _result(rundir: RunDirectory, file_systems: FileSystems) -> RunResult | None:
-    storage = file_systems.open(rundir.root)
+    storage = file_systems.open_runs(rundir.root)
     try:
         return read_result(storage, rundir.result)
     except (CorruptFileError, StorageNotFoundError):  # the day's own run reports it; the other days continue

@@ -30,7 +30,7 @@ from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.ownership import Step, owned_error, watch_owner
 from sparktf.storage.transactions.terms import look
-from sparktf.submit.cluster_manager import YarnManager, manager_of
+from sparktf.submit.cluster_manager import ClusterManager, manager_of
 from sparktf.submit.environment import Programs, find_programs, spark_environment, with_proxy_user
 from sparktf.submit.follow import Follower
 from sparktf.submit.line import ScoringJob, private_settings, show_line, submit_line
@@ -86,8 +86,8 @@ def submit(
     master = master_to_submit_to(config)
     if detach and not (master.keeps_drivers and config.submit.deploy_mode == "cluster"):
         raise ConfigError(
-            "--detach needs a driver that YARN runs, and this one would run here: set submit.master: yarn and "
-            "submit.deploy_mode: cluster"
+            "--detach needs a driver that the cluster runs, and this one would run here: set submit.master to yarn or "
+            "k8s://..., and submit.deploy_mode: cluster"
         )
     master.check_security(config)
     if scoring is None:
@@ -131,12 +131,12 @@ class _Submission:
         display = Display(self.console, config.output.progress_seconds, config.train.epochs)
         # Here the reason can be shown, and costs nothing; in cluster mode it would stand in a container's log.
         if self.scoring is None:
-            storage = self.systems.open(config.output.path)
+            storage = self.systems.open_runs(config.output.path)
             check_output(storage, config.output.path)
             if self.run_id is not None and not self.wait:
                 self._check_owner(storage, self.run_id, display)
         managed_by = manager_of(master_to_submit_to(config))
-        manager = None if managed_by is None else managed_by()
+        manager = None if managed_by is None else managed_by(config)
         if manager is not None:
             self._check(manager, display)
         return _Watch(self, SparkSubmit(line, self.environment), display, manager).to_the_end()
@@ -156,12 +156,12 @@ class _Submission:
         if step is Step.IS_OWNED:
             raise owned_error(rundir, term)
 
-    def _check(self, manager: YarnManager, display: Display) -> None:
+    def _check(self, manager: ClusterManager, display: Display) -> None:
         try:
-            manager.wait(lambda left_s: display.countdown("waiting for the ResourceManager", left_s, time.monotonic()))
+            manager.wait(lambda left_s: display.countdown(f"waiting for {manager.entry}", left_s, time.monotonic()))
         finally:
             display.close()
-        manager.check(self.config)
+        manager.check()
         if manager.refusal:
             display.say(f"YARN's queues and hosts are not known, yarn-site.xml is. {manager.refusal}", "yellow")
 
@@ -170,7 +170,7 @@ class _Watch:
     """One application under way."""
 
     def __init__(
-        self, submission: _Submission, process: SparkSubmit, display: Display, manager: YarnManager | None
+        self, submission: _Submission, process: SparkSubmit, display: Display, manager: ClusterManager | None
     ) -> None:
         self._submission = submission
         self._config = submission.config
@@ -200,6 +200,15 @@ class _Watch:
             self._process.kill()
 
     @property
+    def _name(self) -> str:
+        return "Spark" if self._manager is None else self._manager.name
+
+    @property
+    def _place(self) -> str:
+        """Where the application waits."""
+        return "" if self._manager is None else self._manager.place
+
+    @property
     def _application(self) -> str:
         """The application's id; "" if unknown, or without a manager: a driver here may mention other ids."""
         return "" if self._manager is None else self._process.report.application
@@ -207,7 +216,7 @@ class _Watch:
     # ---- waiting ----
 
     def _until_taken(self) -> int:
-        """Waits until spark-submit has handed the application over to YARN."""
+        """Waits until spark-submit has handed the application over to the cluster manager."""
         while (code := self._process.wait(KNOBS.submit_poll_s)) is None:
             self._say_application()
         self._say_application()
@@ -215,24 +224,24 @@ class _Watch:
         return int(Verdict.DONE if taken else Verdict.INFRASTRUCTURE)
 
     def _until_started(self) -> None:
-        """Waits for YARN's first container, with a countdown; kills the application if it comes too late."""
-        process, queue = self._process, self._config.submit.queue
+        """Waits for the first container, with a countdown; kills the application if it comes too late."""
+        process = self._process
         deadline_s: float | None = None
         clock = ListeningClock(SystemClock())  # an application that began while this process was stopped is not killed
         while not process.report.has_started and process.wait(KNOBS.submit_poll_s) is None:
             now_s = clock.now_s()
             self._say_application()
-            if process.report.state != "ACCEPTED":
+            if not process.report.waits:
                 continue
             deadline_s = deadline_s or now_s + self._config.timeouts.reserve
             if now_s < deadline_s:
-                self._display.countdown(f"waiting for YARN: queue {queue}", deadline_s - now_s, now_s)
+                self._display.countdown(f"waiting for {self._name}: {self._place}", deadline_s - now_s, now_s)
                 continue
-            why = self._yarns_words()
+            why = self._managers_words()
             self._kill()
             raise ReservationError(
-                f"YARN's queue {queue} did not start {self._application} within "
-                f"{self._config.timeouts.reserve:g} s (timeouts.reserve); it is killed. YARN says: {why}"
+                f"{self._name}'s {self._place} did not start {self._application} within "
+                f"{self._config.timeouts.reserve:g} s (timeouts.reserve); it is killed. {self._name} says: {why}"
             )
         self._display.close()
 
@@ -255,7 +264,7 @@ class _Watch:
         application = self._application
         if application and not self._said:
             self._said = True
-            self._display.say(f"submitted as {application} to YARN, queue {self._config.submit.queue}")
+            self._display.say(f"submitted as {application} to {self._name}, {self._place}")
 
     def _told(self, code: int) -> int:
         """Returns the verdict that a driver on this machine wrote to its file, else `code`.
@@ -290,16 +299,17 @@ class _Watch:
         if not application:
             self._display.say("spark-submit ended without an application: its last lines are above", "red")
             return int(Verdict.INFRASTRUCTURE)
-        words = self._yarns_words()
+        words = self._managers_words()
         if self._follower is not None and (owner := self._follower.owner(application)) is not None:
             self._display.say(f"the run is owned by {owner}", "red")
-        self._display.say(f"the run left no result. YARN says: {words}", "red")
-        self._display.say(f"logs: yarn logs -applicationId {application}")
+        self._display.say(f"the run left no result. {self._name} says: {words}", "red")
+        if self._manager is not None:
+            self._display.say(f"logs: {self._manager.logs(self._process.report)}")
         status = _STATUS.search(words)
         told = int(status.group(1)) if status else Verdict.INFRASTRUCTURE
         return int(told if told in _TELLING else Verdict.INFRASTRUCTURE)
 
-    def _yarns_words(self) -> str:
+    def _managers_words(self) -> str:
         report = self._process.report
         asked = self._manager.words_on(self._application) if self._manager is not None else None
         return " ".join((asked or report.diagnostics or "nothing").split())
@@ -323,16 +333,17 @@ class _Watch:
         if not self._application:
             process.kill()  # and it may have got as far as an application meanwhile
         if self._application:
-            self._kill_application(self._application)
+            self._kill_application()
             process.wait(KNOBS.clean_up_s)
         process.kill()
 
-    def _kill_application(self, application: str) -> None:
-        submission, manager = self._submission, self._manager
-        if manager is not None and not manager.kill(application, submission.programs, submission.environment):
-            self._display.say(f"{application} could not be killed: run yarn application -kill {application}", "red")
+    def _kill_application(self) -> None:
+        submission, manager, report = self._submission, self._manager, self._process.report
+        if manager is not None and not manager.kill(report, submission.programs, submission.environment):
+            said = f"{report.application} could not be killed: run {manager.kill_by_hand(report)}"
+            self._display.say(said, "red")
 
     def _follow(self, run_id: str) -> Follower:
         root = self._config.output.path
-        storage = self._submission.systems.open(root)
+        storage = self._submission.systems.open_runs(root)
         return Follower(storage, RunDirectory(root, self._config.name, run_id), self._display)

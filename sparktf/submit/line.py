@@ -84,7 +84,7 @@ def submit_line(
     if shipment.private:
         line += ["--properties-file", shipment.private]
     private = private_settings(config)
-    leaves = {"spark.yarn.submit.waitAppCompletion": "false"} if detach else {}
+    leaves = master.detached() if detach else {}
     for key, value in {**_settings(config, programs, trains=scoring is None), **submit.conf, **leaves}.items():
         if key not in private:
             line += ["--conf", f"{key}={value}"]
@@ -116,7 +116,9 @@ def _settings(config: JobConfig, programs: Programs, *, trains: bool) -> dict[st
         "spark.executor.memory": f"{submit.executor_memory_mib}m",
         "spark.dynamicAllocation.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.pyspark.python": ARCHIVE_PYTHON if submit.archive and master.unpacks_archives else programs.python,
+        "spark.pyspark.python": ARCHIVE_PYTHON
+        if submit.archive and master.unpacks_archives
+        else master.python(config, programs.python),
     }
     if trains and config.cluster.outlives_losses:
         settings["spark.task.maxFailures"] = str(LOSSES)

@@ -14,10 +14,15 @@ from dataclasses import dataclass
 from sparktf.console.plain_console import say
 from sparktf.knobs import KNOBS
 
-_OURS = "@yarn "
+_OURS = "@cluster "
 _NOISE = ("WARNING: Using incubator modules", "WARNING: A restricted method", "WARNING: Use --enable-native-access")
 _ID = re.compile(r"\bapplication_\d+_\d+\b")
 _STATE = re.compile(r"\(state: ([A-Z_]+)\)")
+# On Kubernetes: the application and its driver's pod, the pod's phase, and how its container is, or has ended.
+_DEPLOYED = re.compile(r"application ID (\S+) and submission ID (\S+)")
+_PHASE = re.compile(r"(?:\(phase: |\bphase: )(Pending|Running|Succeeded|Failed)\b")
+_WAITS = re.compile(r"container state: waiting\\n\\?t?\s*pending reason: (\S+?)(?=\\n|\s|$)", re.IGNORECASE)
+_ENDED = re.compile(r"exit code: (-?\d+)(?:\\n\\?t?\s*termination reason: (\S+?)(?=\\n|\s|$))?", re.IGNORECASE)
 _DIAGNOSTICS = re.compile(r"diagnostics: (.*?)\\n\\?t?\s*(?:ApplicationMaster host|queue)")
 # What spark-submit ends with in cluster mode: we say it better.
 _FLATTENED = re.compile(r"SparkException: Application application_\d+_\d+ (finished with \w+ status|is killed)")
@@ -29,14 +34,20 @@ class ApplicationReport:
     """The state of an application, as reported by `spark-submit`."""
 
     application: str = ""  # Id of the application; empty until known
-    state: str = ""  # Its state in YARN: ACCEPTED, RUNNING, ...; empty until known
-    diagnostics: str = ""  # YARN's message in the last report, if any
+    state: str = ""  # Its state in YARN, or the phase of its driver's pod: ACCEPTED, Pending, ...; empty until known
+    diagnostics: str = ""  # The cluster manager's message in the last report, if any
+    submission: str = ""  # By which it is ended where that is not its id: "namespace:pod"
     _ends: bool = False
 
     @property
     def has_started(self) -> bool:
-        """Whether YARN has given the application its first container, or has ended it."""
-        return self.state not in ("", "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
+        """Whether the application has been given its first container, or has ended."""
+        return self.state not in ("", "NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "Pending")
+
+    @property
+    def waits(self) -> bool:
+        """Whether the cluster manager has taken the application, and has no room for it yet."""
+        return self.state in ("ACCEPTED", "Pending")
 
     def note(self, line: str) -> bool:
         """Reads a line; returns whether people should see it too."""
@@ -44,6 +55,15 @@ class ApplicationReport:
             self.application = self.application or found.group()
         if found := _STATE.search(line):
             self.state = found.group(1)
+        if found := _DEPLOYED.search(line):
+            self.application, self.submission = found.groups()
+        if found := _PHASE.search(line):
+            self.state = found.group(1)
+        if found := _WAITS.search(line):
+            self.diagnostics = f"the driver's pod waits: {found.group(1)}"
+        if found := _ENDED.search(line):
+            code, why = found.groups()
+            self.diagnostics = f"the driver's pod exited with status {code}{f' ({why})' if why else ''}"
         if found := _DIAGNOSTICS.search(line):
             self.diagnostics = found.group(1).replace("\\n", "\n").strip()
         self._ends = _FLATTENED.search(line) is not None or (self._ends and _TRACE.match(line) is not None)
@@ -51,7 +71,7 @@ class ApplicationReport:
 
 
 class SparkSubmit:
-    """A `spark-submit`; its output goes to ours, except YARN's reports."""
+    """A `spark-submit`; its output goes to ours, except the cluster manager's reports."""
 
     def __init__(
         self, line: Sequence[str], environment: Mapping[str, str], hear: Callable[[str], None] | None = None
@@ -104,7 +124,18 @@ class SparkSubmit:
 
 def kill_application(spark_class: str, application: str, environment: Mapping[str, str]) -> bool:
     """Kills an application through Hadoop's client, with the user's credentials; returns whether that worked."""
-    command = [spark_class, "org.apache.hadoop.yarn.client.cli.ApplicationCLI", "application", "-kill", application]
+    return _is_done(
+        [spark_class, "org.apache.hadoop.yarn.client.cli.ApplicationCLI", "application", "-kill", application],
+        environment,
+    )
+
+
+def kill_submission(spark_submit: str, master: str, submission: str, environment: Mapping[str, str]) -> bool:
+    """Kills the driver of a submission that spark-submit knows by an id; returns whether that worked."""
+    return _is_done([spark_submit, "--master", master, "--kill", submission], environment)
+
+
+def _is_done(command: Sequence[str], environment: Mapping[str, str]) -> bool:
     try:
         done = subprocess.run(
             command,

@@ -22,17 +22,21 @@ _CODE = "sparktf-job"
 _CONFIG = "sparktf-job.yaml"
 _PRIVATE = "private.conf"
 
-# YARN's reports are read by us, each on one line.
-_YARN_LOG4J = """
+# Reports of YARN and Kubernetes are read by us, each on one line.
+_REPORTS_LOG4J = """
 logger.client.name = org.apache.spark.deploy.yarn.Client
 logger.client.level = info
 logger.client.additivity = false
-logger.client.appenderRef.yarn.ref = yarn
-appender.yarn.type = Console
-appender.yarn.name = yarn
-appender.yarn.target = SYSTEM_ERR
-appender.yarn.layout.type = PatternLayout
-appender.yarn.layout.pattern = @yarn %enc{%m}{CRLF}%n
+logger.client.appenderRef.cluster.ref = cluster
+logger.pods.name = org.apache.spark.deploy.k8s.submit
+logger.pods.level = info
+logger.pods.additivity = false
+logger.pods.appenderRef.cluster.ref = cluster
+appender.cluster.type = Console
+appender.cluster.name = cluster
+appender.cluster.target = SYSTEM_ERR
+appender.cluster.layout.type = PatternLayout
+appender.cluster.layout.pattern = @cluster %enc{%m}{CRLF}%n
 """
 
 
@@ -66,7 +70,7 @@ def stage(config: JobConfig, folder: Path, beside: Path, programs: Programs, *, 
     archive = archive_files(everything, folder / f"{_CODE}-{digest_of(everything)}.zip")
     script = folder / _SCRIPT
     shutil.copyfile(_program(), script)
-    log4j_in(folder).write_text(QUIET_LOG4J.read_text(encoding="ascii") + _YARN_LOG4J, encoding="ascii")
+    log4j_in(folder).write_text(QUIET_LOG4J.read_text(encoding="ascii") + _REPORTS_LOG4J, encoding="ascii")
     return Shipment(
         str(script), str(job / _CONFIG), str(archive), _sparktf(config, folder), _private(config, folder, programs)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,18 +55,30 @@ def wait_for_resource_manager(
     Raises:
         ReservationError: none does, in time.
     """
+    complaint = "YARN's ResourceManager cannot be reached at {}: is it up, and is that the address in yarn-site.xml?"
+    wait_for_any(managers.rpc, complaint, waiting, within_s)
+
+
+def wait_for_any(addresses: Sequence[str], complaint: str, waiting: Callable[[float], None], within_s: float) -> None:
+    """Waits until one of several addresses accepts connections.
+
+    Args:
+        addresses: "host:port" of each.
+        complaint: Of the error, with the place for the addresses and their reasons.
+        waiting: Called with the seconds left.
+
+    Raises:
+        ReservationError: none does, in time.
+    """
     deadline_s = time.monotonic() + within_s
     while True:
-        reasons = list(map(_refusal, managers.rpc))
+        reasons = list(map(_refusal, addresses))
         if "" in reasons:
             return
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
-            named = ", ".join(f"{at} ({reason})" for at, reason in zip(managers.rpc, reasons, strict=True))
-            raise ReservationError(
-                f"YARN's ResourceManager cannot be reached at {named}: is it up, and is that the address in "
-                "yarn-site.xml?"
-            )
+            named = ", ".join(f"{at} ({reason})" for at, reason in zip(addresses, reasons, strict=True))
+            raise ReservationError(complaint.format(named))
         waiting(left_s)
         time.sleep(KNOBS.resource_manager_retry_s)
 

@@ -117,7 +117,7 @@ class Scoring:
             ModelContractError: it cannot be loaded.
             StorageError: its files cannot be read.
         """
-        storage, folder = FileSystems(model.hadoop).open(model.folder), self._work / "model"
+        storage, folder = FileSystems(model.hadoop).open_runs(model.folder), self._work / "model"
         for name in model.files:
             local = folder / name
             local.parent.mkdir(parents=True, exist_ok=True)

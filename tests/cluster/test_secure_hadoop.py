@@ -86,10 +86,10 @@ def test_a_submission_asks_yarn_and_is_told_why_it_gets_no_answer(
         monkeypatch.setenv(key, value)
     with secured.inside():
         with pytest.raises(ConfigError, match="nights does not exist in YARN: name one of default"):
-            YarnManager().check(config)
+            YarnManager(config).check()
         monkeypatch.setenv("KRB5CCNAME", ticket_of(secured, None)["KRB5CCNAME"])
-        manager = YarnManager()
-        manager.check(config)
+        manager = YarnManager(config)
+        manager.check()
     assert manager.refusal == (
         f"Kerberos: there is no login to {secured.config.master.fqdn}: there is no ticket, or it has expired: get a "
         "ticket with kinit (klist shows it)"

@@ -10,8 +10,8 @@ import pytest
 from object_stores import S3Server, s3_server
 
 from sparktf.hadoop import HadoopConf
-from sparktf.storage.base import Timeouts
-from sparktf.storage.objects.object_storage import ObjectStorage, open_container
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.objects.object_storage import ObjectStorage
 from sparktf.storage.transactions.head import Edition, HeadMovedError
 from sparktf.storage.transactions.object_head import ObjectHead
 
@@ -24,7 +24,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
 
 
 def storage_of(server: S3Server) -> ObjectStorage:
-    return open_container("s3a://bucket", HadoopConf(properties=server.hadoop()), Timeouts())
+    storage = FileSystems(HadoopConf(properties=server.hadoop())).open("s3a://bucket/x")
+    assert isinstance(storage, ObjectStorage)
+    return storage
 
 
 def test_of_many_that_swap_at_once_each_counts_on_and_none_is_lost_also_over_a_kill(server: S3Server) -> None:

@@ -6,7 +6,9 @@ import json
 import os
 import socket
 import threading
+import time
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,6 +18,10 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 _JARS = os.environ.get("KUBERNETES_JARS", "")
 _HEAD_ENDS = b"\r\n\r\n"
 _CALL_S = 10.0
+FINALIZER = "tests/node"
+"""Keeps a pod that is deleted until its processes have ended."""
+
+_AT_ONCE = 65536
 
 Resource = dict[str, Any]
 """A resource of Kubernetes, as JSON has it."""
@@ -70,7 +76,7 @@ class ApiServer:
             method=method,
         )
         with urllib.request.urlopen(request, timeout=_CALL_S) as answer:
-            found: Resource = json.load(answer)
+            found: Resource = json.loads(answer.read() or b"{}")
             return found
 
     def all(self, kind: str) -> list[Resource]:
@@ -89,34 +95,83 @@ class ApiServer:
 
     def _relay(self, caller: socket.socket) -> None:
         """Hands one request over, and then whatever comes: a watch that becomes a web socket, too."""
-        with caller, socket.create_connection(self._behind) as server:
-            received = b""
-            while _HEAD_ENDS not in received:
-                if not (more := caller.recv(65536)):
-                    return
-                received += more
-            head, _, body = received.partition(_HEAD_ENDS)
-            lines = [line for line in head.decode().split("\r\n") if not line.lower().startswith("connection: keep")]
-            fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
-            length = int(fields.get("content-length", 0))
-            while len(body) < length:
-                body += caller.recv(65536)
-            method, path, _ = lines[0].split(" ")
-            if method == "POST" and path.endswith("/pods"):
+        with caller:
+            request = _read(caller)
+            if request is None:
+                return
+            if request.method == "POST" and request.path.endswith("/pods"):
                 if self.quota is not None and len(self.all("pods")) >= self.quota:
                     caller.sendall(_refusal(f"exceeded quota: pods, limited: pods={self.quota}"))
                     return
-                # As the real one does; without a status, a thread of Spark's ends.
-                body = json.dumps({**json.loads(body), "status": {"phase": "Pending"}}).encode()
-                lines = [line for line in lines if not line.lower().startswith("content-length:")]
-                lines.append(f"Content-Length: {len(body)}")
-            if "upgrade" not in fields.get("connection", "").lower():
-                lines = [*(line for line in lines if not line.lower().startswith("connection:")), "Connection: close"]
-            server.sendall("\r\n".join(lines).encode() + _HEAD_ENDS + body)
-            back = threading.Thread(target=_copy, args=(server, caller), name="answer", daemon=True)
-            back.start()
-            _copy(caller, server)
-            back.join()
+                request.body = _begun(request.body)
+            if request.method == "PATCH" and "apply-patch" in request.fields.get("content-type", ""):
+                self._apply(request)
+            with socket.create_connection(self._behind) as server:
+                server.sendall(request.text())
+                back = threading.Thread(target=_copy, args=(server, caller), name="answer", daemon=True)
+                back.start()
+                _copy(caller, server)
+                back.join()
+
+    def _apply(self, request: _Request) -> None:
+        """Makes a plain request of one that applies a resource: fabric8's server knows no such."""
+        path = request.path.partition("?")[0]
+        try:
+            self.call("GET", path)
+        except OSError:
+            request.method, request.path = "POST", path.rpartition("/")[0]
+        else:
+            request.method, request.path = "PUT", path
+        request.fields["content-type"] = "application/json"
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request of HTTP."""
+
+    method: str
+    path: str
+    fields: dict[str, str]  # By lower-case name
+    body: bytes
+
+    def text(self) -> bytes:
+        """Returns it as it is sent: alone on its connection, unless that becomes a web socket."""
+        self.fields["content-length"] = str(len(self.body))
+        if "upgrade" not in self.fields.get("connection", "").lower():
+            self.fields["connection"] = "close"
+        lines = [f"{self.method} {self.path} HTTP/1.1", *(f"{name}: {value}" for name, value in self.fields.items())]
+        return "\r\n".join(lines).encode() + _HEAD_ENDS + self.body
+
+
+def _read(caller: socket.socket) -> _Request | None:
+    """Returns a request; None if the caller leaves before its end."""
+    received = b""
+    while _HEAD_ENDS not in received:
+        if not (more := caller.recv(_AT_ONCE)):
+            return None
+        received += more
+    head, _, body = received.partition(_HEAD_ENDS)
+    first, *lines = head.decode().split("\r\n")
+    fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    while len(body) < int(fields.get("content-length", 0)):
+        body += caller.recv(_AT_ONCE)
+    method, path, _ = first.split(" ")
+    return _Request(method, path, fields, body)
+
+
+def now() -> str:
+    """Returns the time as resources have it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _begun(body: bytes) -> bytes:
+    """Returns a new pod as the real server has it.
+
+    Without a status, a thread of Spark's would end. What is deleted ends first: its node takes the finalizer away then.
+    """
+    pod = json.loads(body)
+    pod["metadata"]["finalizers"] = [FINALIZER]
+    return json.dumps({**pod, "status": {"phase": "Pending"}}).encode()
 
 
 def _refusal(message: str) -> bytes:
@@ -129,7 +184,7 @@ def _refusal(message: str) -> bytes:
 def _copy(source: socket.socket, target: socket.socket) -> None:
     """Copies bytes until one side ends."""
     try:
-        while data := source.recv(65536):
+        while data := source.recv(_AT_ONCE):
             target.sendall(data)
         target.shutdown(socket.SHUT_WR)
     except OSError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +12,8 @@ from integration.sandbox import Sandbox
 from integration.watch import Watch
 from kubernetes.api_server import ApiServer
 from kubernetes.pods import GATEWAY, Node, build_network
+
+_SHOWN = 4000
 
 
 class Cluster(NamedTuple):
@@ -51,3 +53,17 @@ def watch(tmp_path: Path) -> Iterator[Watch]:
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of 600 rows in three files of different sizes, on a volume that all pods have."""
     return write_rows(tmp_path_factory.mktemp("rows") / "lake")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Shows with a failed test what its submissions and its pods said."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            if isinstance(value, Sandbox):
+                report.sections.append((f"what {name} said", value.report()))
+            if isinstance(value, Cluster):
+                pods = [*value.node.past.values(), *value.node.pods.values()]
+                report.sections += [(f"what {pod.name} said", pod.log[-_SHOWN:]) for pod in pods]
+    return report

@@ -18,23 +18,26 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyspark
-from kubernetes.api_server import ApiServer, Resource
+from kubernetes.api_server import ApiServer, Resource, now
 
 NETWORK = "10.91.0"
 GATEWAY = f"{NETWORK}.1"
 """Address of whatever is outside of the pods: of the driver in client mode, and the API server."""
 
+USER = 1000650000
+"""Id of the user that containers run as: some clusters give each namespace one, which has no name anywhere."""
+
 _FIRST = 10
 _LOOK_S = 0.1
 _BRIDGE = "pods"
 _SPARK = Path(pyspark.__file__).parent
-_ENTRYPOINT = Path(__file__).with_name("entrypoint.sh")
+_ENTRYPOINT = Path(__file__).parents[2] / "docs/cluster/kubernetes/entrypoint.sh"
 _OVER = ("Succeeded", "Failed")
 
 # The first process of a pod waits for its cable; it takes in orphans, and tells the exit code of what it starts.
 _BEGIN = (
     'echo there; read line; ip link set lo up; ip link set eth0 up; hostname "$0"; mount --bind hosts /etc/hosts; '
-    '"$@"; exit $?'
+    f'cp /etc/passwd . && mount --bind passwd /etc/passwd; unshare --user --map-user={USER} --map-group=0 "$@"; exit $?'
 )
 
 
@@ -110,6 +113,11 @@ class Node:
         """Returns the executors that run, oldest first."""
         return [pod for pod in list(self.pods.values()) if "-exec-" in pod.name]
 
+    def driver(self) -> Pod:
+        """Returns the only driver that runs."""
+        (found,) = (pod for pod in list(self.pods.values()) if "-exec-" not in pod.name)
+        return found
+
     def evict(self, pod: Pod, message: str) -> None:
         """Ends a pod as a kubelet does whose node lacks memory or disk."""
         self._why[pod.name] = message
@@ -126,14 +134,21 @@ class Node:
             with suppress(OSError):  # what is refused has been deleted meanwhile
                 there = {pod["metadata"]["name"]: pod for pod in self._api.all("pods")}
                 for name, pod in there.items():
-                    if name not in self.pods and name not in self.past and _phase(pod) not in _OVER:
+                    if "deletionTimestamp" in pod["metadata"]:
+                        if name in self.pods:
+                            self._end(name)
+                        self._forget(pod)
+                    elif name not in self.pods and name not in self.past and _phase(pod) not in _OVER:
                         self._start(pod)
-                for name in list(self.pods):
-                    if name not in there or "deletionTimestamp" in there[name]["metadata"]:
-                        self._end(name)
-                    elif self.pods[name].process.poll() is not None:
-                        self._tell_end(self.pods[name])
-                        self._end(name)
+                for mine in [pod for pod in self.pods.values() if pod.process.poll() is not None]:
+                    self._end(mine.name)
+                    self._tell_end(mine)
+
+    def _forget(self, pod: Resource) -> None:
+        """Lets go a pod that was deleted, once its processes have ended."""
+        pod["metadata"]["finalizers"] = []
+        space, name = pod["metadata"].get("namespace", "default"), pod["metadata"]["name"]
+        self._api.call("PUT", f"/api/v1/namespaces/{space}/pods/{name}", pod)
 
     def _start(self, resource: Resource) -> None:
         self._started += 1
@@ -155,7 +170,7 @@ class Node:
                 env=_environment(container, known, mounts, folder), start_new_session=True,
             )  # fmt: skip
         space = str(resource["metadata"].get("namespace", "default"))
-        pod = Pod(name, space, address, container["name"], folder, process, started=_now())
+        pod = Pod(name, space, address, container["name"], folder, process, started=now())
         self._plug(pod, number)
         self.pods[name] = pod
         self._tell(pod, "Running", {"running": {"startedAt": pod.started}})
@@ -224,7 +239,7 @@ class Node:
         code = pod.process.returncode
         code = code if code >= 0 else 128 - code
         reason = "OOMKilled" if code == 128 + signal.SIGKILL else "Error" if code else "Completed"
-        ended = {"exitCode": code, "reason": reason, "startedAt": pod.started, "finishedAt": _now()}
+        ended = {"exitCode": code, "reason": reason, "startedAt": pod.started, "finishedAt": now()}
         why = self._why.get(pod.name)
         if why is not None:
             ended["reason"] = "Error"
@@ -284,7 +299,3 @@ def _replaced(text: str, mounts: Mapping[str, str]) -> str:
 def _phase(pod: Resource) -> str:
     status: Mapping[str, Any] = pod.get("status") or {}
     return str(status.get("phase", ""))
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

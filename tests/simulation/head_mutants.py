@@ -47,8 +47,7 @@ def _is_anybodys(self: ObjectHead, edition: Edition, new: Edition, error: Storag
 def _by_its_number(self: ObjectHead, edition: Edition, content: bytes) -> Edition:
     new = Edition(edition.number + 1, content)
     self.read()  # whatever is there now is replaced
-    self._tag = self._storage.put_tagged(self._path, b"%d\n%b" % new, self._tag)
-    self._number = new.number
+    self._storage.put_tagged(self._path, b"%d\n%b" % new, self.known.tag)
     return new
 
 

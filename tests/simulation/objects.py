@@ -21,6 +21,9 @@ class SimObjects(ConditionalStorage):
     def put_tagged(self, path: str, content: bytes, tag: Tag | None) -> Tag:
         return self._way("write", path, lambda: self._put(path, content, tag))
 
+    def copy_object(self, source: str, target: str) -> None:
+        self._way("copy", target, lambda: self._disk.write(target, self._disk.read(source)))
+
     def holds(self, path: str, tag: Tag | None) -> bool:
         """Whether what is there is what the condition of a put says."""
         return (self._tag(path) if self._disk.find(path) is not None else None) == tag

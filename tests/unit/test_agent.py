@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -153,6 +154,26 @@ def test_an_agent_that_was_given_up_registers_anew_as_another_and_leaves_when_di
     driver.roster.dismiss()
     agent.end()
     assert agent.error is None
+
+
+def test_an_agent_is_reached_and_known_by_what_its_executor_says_of_itself(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POD_IP", "10.1.2.3")
+    monkeypatch.setenv("POD_ID", "7")
+    settings = AgentSettings(driver.server.access(), "", "0", "json", 0.2, 60, "off")
+    threads, before = [], ""
+    for number, (address_in, container_in) in enumerate((("POD_IP", "POD_ID"), ("", ""))):
+        agent = Agent(number, replace(settings, address_in=address_in, container_in=container_in), tmp_path)
+        threads.append(threading.Thread(target=agent.run, daemon=True))
+        threads[-1].start()
+        before = driver.wait_for_agent(but=before)
+    named, other = sorted(driver.roster.here(), key=lambda record: record.registration.partition)
+    assert (named.address.rpartition(":")[0], named.registration.container) == ("10.1.2.3", "7")
+    assert (other.address.rpartition(":")[0], other.registration.container) == (socket.gethostname(), "")
+    driver.roster.dismiss()
+    for thread in threads:
+        thread.join(30)
 
 
 def test_an_agent_runs_one_trainer_of_a_node_after_the_other_in_one_attempt_and_keeps_the_log_of_each(

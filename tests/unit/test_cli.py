@@ -109,7 +109,7 @@ def test_a_run_that_nobody_waits_for_is_left_to_yarn(
     for where in ("submit.deploy_mode=client", "submit.master=local[2]"):
         assert main([*arguments, "--set", "submit.deploy_mode=client", "--set", where]) == 2
         assert capsys.readouterr().err.startswith(
-            "--detach needs a driver that YARN runs, and this one would run here: set submit.master: yarn"
+            "--detach needs a driver that the cluster runs, and this one would run here: set submit.master to yarn "
         )
 
 

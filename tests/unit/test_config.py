@@ -458,8 +458,9 @@ def test_a_day_may_choose_the_version_of_a_table_that_is_scored() -> None:
         parse_config(MINIMAL + source.replace("table: t", "sql: select 1"), date="2026-11-20")
 
 
-def test_only_parquet_and_tfrecord_files_can_be_read_directly() -> None:
-    with pytest.raises(ConfigError, match="data: mode: direct needs format: parquet or tfrecord, not orc"):
+def test_other_formats_than_parquet_tfrecord_and_tables_of_parquet_cannot_be_read_directly() -> None:
+    says = "data: mode: direct needs format: parquet, tfrecord, delta or iceberg, not orc"
+    with pytest.raises(ConfigError, match=says):
         without_path("path: lake", "format: orc", "mode: direct")
 
 

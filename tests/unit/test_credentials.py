@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import os
 import socket
 import threading
 import traceback
@@ -175,6 +176,21 @@ def test_a_process_acts_as_its_proxy_user_else_hadoops_else_its_own(monkeypatch:
     monkeypatch.setenv("HADOOP_PROXY_USER", "bob")
     act_as("alice")
     assert process_user() == SimpleCredentials().user() == "alice"
+
+
+@pytest.mark.parametrize("error", [KeyError, OSError], ids=["before Python 3.13", "since"])
+def test_a_user_id_without_a_name_goes_by_that_of_sparks_pods_else_by_its_number(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def nameless() -> str:
+        raise error("getpwuid(): uid not found: 4711")
+
+    for name in ("HADOOP_PROXY_USER", "HADOOP_USER_NAME", "SPARK_USER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert process_user() == str(os.geteuid())
+    monkeypatch.setenv("SPARK_USER", "etl")
+    assert process_user() == "etl"
 
 
 def test_the_user_of_a_token_file_is_the_one_that_the_clusters_rules_make(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ DESTROYS = {
     "take_in",
     "unlink",
     "upload",
+    "upload_as",
     "write_bytes",
     "write_text",
 }

@@ -51,7 +51,8 @@ MAY_IMPORT = {
     "storage": {"root"},
     "storage/hdfs": {"root", "storage"},
     "storage/objects": {"root", "storage"},
-    "storage/file_systems": {"root", "storage", "storage/hdfs", "storage/objects"},
+    "storage/names": {"root", "storage", "storage/objects", "storage/transactions"},
+    "storage/file_systems": {"root", "storage", "storage/hdfs", "storage/objects", "storage/names"},
     "storage/transactions": {"root", "results", "wire", "storage"},
     "published": {"root", "results", "wire", "storage", "storage/transactions"},
     "feed/arrays": {"root"},
@@ -587,6 +588,7 @@ MAY_WALK_PLANS = {
     "sparktf/driver/spark/jvm_plans.py",
     "sparktf/driver/source/scan.py",
     "sparktf/driver/source/scan_filter.py",
+    "sparktf/driver/source/table_files.py",
     "sparktf/driver/source/table_version.py",
 }
 

@@ -50,14 +50,33 @@ def test_people_are_told_of_yarns_queue_too() -> None:
     conf = {"spark.yarn.queue": "nightly"}
     assert [master_of(url).place(conf) for url in ("yarn", "local[2]")] == ["yarn, queue nightly", "local[2]"]
     assert master_of("yarn").place({}) == "yarn, queue default"
+    assert master_of("k8s://a").place({"spark.kubernetes.namespace": "ml"}) == "k8s://a, namespace ml"
 
 
-def test_only_on_yarn_an_executor_is_found_by_its_container() -> None:
+def test_an_executor_is_found_by_what_its_master_calls_its_container() -> None:
     there = [Executor(str(i), "h", f"http://h:8042/node/containerlogs/container_{i}/u/stderr", "", 0) for i in (1, 2)]
     assert find_executor(master_of("yarn"), there, "container_2") == there[1]
     assert find_executor(master_of("yarn"), there, "") is None
     assert find_executor(master_of("spark://a:1"), there, "container_2") is None
+    assert find_executor(master_of("k8s://a"), there, "2") == there[1]
+    assert find_executor(master_of("k8s://a"), there, "") is None
 
 
-def test_only_of_yarn_a_submission_asks_what_has_become_of_its_application() -> None:
-    assert [url for url in ("yarn", "local[2]", "spark://a:1", "k8s://a") if manager_of(master_of(url))] == ["yarn"]
+def test_a_submission_asks_what_has_become_of_its_application_where_somebody_knows() -> None:
+    asked = [url for url in ("yarn", "local[2]", "spark://a:1", "k8s://a") if manager_of(master_of(url))]
+    assert asked == ["yarn", "k8s://a"]
+
+
+@pytest.mark.parametrize(
+    ("url", "entry"),
+    [
+        ("k8s://https://a:6443", "a:6443"),
+        ("k8s://https://a", "a:443"),
+        ("k8s://a:8443", "a:8443"),
+        ("k8s://http://a", "a:80"),
+        ("k8s://https://a:port", None),
+        ("yarn", None),
+    ],
+)
+def test_where_the_api_server_is_says_the_masters_address(url: str, entry: str | None) -> None:
+    assert master_of(url).entry() == entry

@@ -1,10 +1,11 @@
-"""The memory of containers on YARN."""
+"""The memory of containers on YARN, and of pods."""
 
 from __future__ import annotations
 
 import pytest
 
 from sparktf.config.nodes import ClusterConfig, NodeMemory
+from sparktf.driver.spark.masters import master_of
 from sparktf.driver.spark.yarn_memory import (
     PYTHON_DRIVER_MIB,
     PYTHON_WORKER_MIB,
@@ -85,6 +86,16 @@ def test_executors_of_one_size_hold_the_largest_role_which_is_named_where_it_doe
 def test_sparks_own_ways_to_ask_for_overhead_are_understood() -> None:
     check_overhead({"spark.executor.memory": "8g", "spark.executor.memoryOverheadFactor": "0.4"}, TRAINER)
     check_overhead({"spark.executor.minMemoryOverhead": "2g"}, TRAINER)
+
+
+def test_a_pods_overhead_is_also_kubernetes_own_share_of_the_heap() -> None:
+    pods = master_of("k8s://https://api")
+    pods.check_memory({"spark.executor.memory": "8g", "spark.kubernetes.memoryOverheadFactor": "0.4"}, TRAINER)
+    with pytest.raises(PreflightError, match=r"use --conf spark\.executor\.memoryOverhead="):
+        pods.check_memory({"spark.executor.memory": "8g"}, TRAINER)
+    narrow = {"spark.executor.memoryOverheadFactor": "0.1", "spark.kubernetes.memoryOverheadFactor": "0.4"}
+    with pytest.raises(PreflightError, match=r"memoryOverhead is 819 MiB"):
+        pods.check_memory({"spark.executor.memory": "8g", **narrow}, TRAINER)
 
 
 @pytest.mark.parametrize(

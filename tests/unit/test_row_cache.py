@@ -26,6 +26,8 @@ MIB = 1 << 20
 class FarStorage:
     """Local files that no reader knows to be local; counts the files that are opened."""
 
+    reads_ahead = 2
+
     def __init__(self) -> None:
         self.opened = 0
         self._storage = LocalStorage()

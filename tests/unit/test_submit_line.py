@@ -45,6 +45,22 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "async": ("cluster.strategy=parameter_server", "cluster.ps=2", "cluster.ps_memory_mib=8192"),
     "local": ("submit.master=local[4]", "submit.deploy_mode=client"),
+    "kubernetes": (
+        "submit.master=k8s://https://api:6443",
+        "submit.kubernetes.image=registry:5000/churn:7",
+        "submit.kubernetes.namespace=ml",
+        "submit.kubernetes.service_account=spark",
+        "submit.kubernetes.upload=file:///runs/uploads",
+        "submit.kubernetes.volumes={runs: {claim: runs, path: /runs}, lake: {nfs: 'nas:/lake', path: /lake, "
+        "read_only: true}}",
+    ),
+    "pods": (
+        "submit.master=k8s://https://api:6443",
+        "submit.deploy_mode=client",
+        "submit.kubernetes.image=registry:5000/churn:7",
+        "submit.kubernetes.volumes={runs: {host_path: /mnt/runs, path: /runs}}",
+        "submit.kubernetes.python=/opt/env/bin/python",
+    ),
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any
 from sparktf.compat.tensorflowonspark.tf_inside import inside_names
 from sparktf.compat.tensorflowonspark.tf_manager import QueuedRows
 from sparktf.feed.channel.guest_queue import GuestQueue
+from sparktf.storage.credentials import login_name
 from sparktf.wire.guest import GuestNode
 
 _SCHEMES = ("adl", "file", "hdfs", "oss", "s3", "s3a", "s3n", "swift", "viewfs", "wasb", "webhdfs")
@@ -169,7 +169,7 @@ def hdfs_path(ctx: Any, path: str | os.PathLike[str]) -> str:
     if path.startswith("/"):
         return f"{ctx.defaultFS}{path}"
     if ctx.defaultFS.startswith(("hdfs://", "viewfs://")):
-        return f"{ctx.defaultFS}/user/{getpass.getuser()}/{path}"
+        return f"{ctx.defaultFS}/user/{login_name()}/{path}"
     if ctx.defaultFS.startswith("file://"):
         return f"{ctx.defaultFS}/{ctx.working_dir[1:]}/{path}"
     return f"{ctx.defaultFS}/{path}"

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from sparktf.driver.plan.features import Schema, column_type
+from sparktf.driver.plan.field_ids import check_ids
 from sparktf.driver.plan.files import Source, check_decimals, doubled, first_length
 from sparktf.driver.plan.not_plain import NotPlainError
 from sparktf.driver.plan.old_calendar import check_calendar
@@ -43,6 +44,8 @@ class ParquetScan:
     # The columns in `where`, by their names in the files -> Spark's type
     compared: Mapping[str, str] = field(default_factory=dict)
     rebases_unknown: bool = False  # Whether Spark converts dates of files with unknown writers
+    # Of an Iceberg table: column in the files, or what is in it -> the id that it has there; None: names decide
+    field_ids: Mapping[str, int] | None = None
 
     def renamed(self, used: Iterable[str]) -> dict[str, str]:
         """Returns the used columns that have another name in the files, with that name."""
@@ -70,7 +73,8 @@ class ParquetScan:
             untyped: Takes those that the file has no value of, and so no type.
 
         Raises:
-            NotPlainError: a column is missing, of another type, or holds dates or timestamps that Spark converts.
+            NotPlainError: a column is missing, of another type, another one of the same name, or holds dates or
+                timestamps that Spark converts.
         """
         read = frozenset(self.in_file(name) for name in used).union(self.compared)
         if any(metadata.schema.column(i).physical_type == _INT96 for i in leaf_columns(metadata, read)):
@@ -89,6 +93,8 @@ class ParquetScan:
                 untyped.update(name for name in used if self.columns[self.root(name)] == in_file)
             elif kind != wanted:
                 raise NotPlainError(f"{path}: column {in_file!r} is of type {kind}, but {wanted} in Spark")
+        if self.field_ids is not None:
+            check_ids(path, schema, types, self.field_ids)
         if any("decimal" in kind for kind in types.values()):
             check_decimals(path, metadata, read)
         check_calendar(path, metadata, read, SparkReads(rebases_unknown=self.rebases_unknown))
@@ -105,7 +111,7 @@ def scan_schema(storage: Storage, scan: ParquetScan) -> Schema:
     """Returns the columns of a scan, with Arrow types as its first file has them.
 
     Raises:
-        NotPlainError: the file lacks a column, which Spark would fill with nulls.
+        NotPlainError: the file lacks a column that holds others, which Spark would fill with nulls.
         CorruptFileError: its footer cannot be read.
     """
     path = scan.files[0]
@@ -114,13 +120,13 @@ def scan_schema(storage: Storage, scan: ParquetScan) -> Schema:
     partitions = zip(scan.partitions.names, scan.partitions.types, strict=True)
     types = {name: partition_type(kind) for name, kind in partitions}
     for name, in_file in scan.columns.items():
-        if name not in types and in_file not in found:
-            raise NotPlainError(f"{path} has no column {in_file!r}")
-    for name, in_file in scan.columns.items():
         kind = found.get(in_file)
-        if kind is not None and is_untyped(kind):
+        if name not in types and (kind is None or is_untyped(kind)):
             with suppress(KeyError):  # of a struct, which no tensor is made of
                 found[in_file] = arrow_type(scan.types[name])
+        # Whoever uses it is told by `check_file`: a table's older files lack columns that came later.
+        if name not in types and in_file not in found:
+            raise NotPlainError(f"{path} has no column {in_file!r}")
     return Schema(
         {name: types.get(name, found.get(in_file)) for name, in_file in scan.columns.items()},
         lambda name: first_length(storage, path, scan.in_file(name)),

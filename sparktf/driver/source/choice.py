@@ -56,15 +56,18 @@ def choose_feed(
     plan = partial(plan_source, config, file_systems.open, partial(filter_partitions, spark), locate)
     if is_lake and mode != "spark":
         index = index_with(spark, config.data) if has_slots else index_here
-        return _lake(config, origin, partial(plan, reads=spark_reads(spark), index=index), say)
+
+        def planned_lake() -> Plan:
+            check_opens(config, file_systems)
+            return plan(reads=spark_reads(spark), index=index)
+
+        return _lake(config, origin, planned_lake, say)
     if is_files:
         check_path(str(config.data.path), file_systems, "data.path")
     if mode == "spark":
         return _through_spark(config, origin, "data.mode: spark asks for it", say)
     data = origin.data
     try:
-        if origin.version is not None:
-            raise NotPlainError(f"it is {origin.version.kind}")
         scan = _scan(config, data, file_systems)
         planned = plan(scan=scan)
     except NotPlainError as error:
@@ -73,8 +76,22 @@ def choose_feed(
         return _through_spark(config, origin, str(error), say)
     except StorageNotFoundError as error:  # a session that has listed the files long ago
         raise SourceNotFoundError(f"{_name(config)}: {error}: refresh it (spark.catalog.refreshTable)") from error
-    say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files")
-    return planned
+    version = origin.version
+    of = f" of {version.kind}" if version is not None else ""
+    say(f"data: read directly by the trainers, a plain scan of {len(scan.files):,} Parquet files{of}")
+    return planned if version is None else replace(planned, source_version=version.number)
+
+
+def check_opens(config: JobConfig, file_systems: FileSystems) -> None:
+    """Leaves files to Spark whose file system trainers have no client for, or cannot read as its connector does.
+
+    Raises:
+        NotPlainError: they cannot.
+    """
+    held_out = config.data.validation.path if config.data.validation is not None else None
+    for path in filter(None, (config.data.path, held_out)):
+        if reason := file_systems.only_hadoops(path):
+            raise NotPlainError(f"trainers cannot read {path}: {reason}")
 
 
 def is_read_directly(data: DataConfig) -> bool:
@@ -181,6 +198,8 @@ def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetSc
     df = filtered(data, config.data.where, "data.where")
     scan = plain_scan(df)
     if config.data.validation is not None and config.data.validation.where is not None:
+        if scan.field_ids is not None:
+            raise NotPlainError("data.validation.where looks at columns in the files, as all of an Iceberg table are")
         # The planner divides files by their partitions: a predicate over columns in the files is more than that.
         held_out = plain_scan(filtered(df, config.data.validation.where, "data.validation.where"))
         if set(held_out.where) != set(scan.where):

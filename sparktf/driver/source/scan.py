@@ -32,6 +32,14 @@ from sparktf.driver.source.scan_filter import (
     column_id,
     comparisons,
 )
+from sparktf.driver.source.table_files import (
+    BATCH_SCAN,
+    DELTA_FORMAT,
+    DELTA_INDEX,
+    check_delta_filter,
+    check_delta_format,
+    iceberg_files,
+)
 from sparktf.driver.spark.differences import has_times_of_day
 from sparktf.driver.spark.jvm import Java, class_of, elements
 from sparktf.driver.spark.jvm_plans import physical_plan
@@ -45,11 +53,12 @@ _FILTER = f"{_EXECUTION}.FilterExec"
 _SCAN = f"{_EXECUTION}.FileSourceScanExec"
 _CACHED = f"{_EXECUTION}.columnar.InMemoryTableScanExec"
 _RELATION = f"{_EXECUTION}.datasources.HadoopFsRelation"
-# Delta's format is a subclass of Spark's: only the exact class will do.
+# Formats of others are subclasses of Spark's: only the exact class will do.
 _PARQUET = f"{_EXECUTION}.datasources.parquet.ParquetFileFormat"
 _INDEXES = tuple(
     f"{_EXECUTION}.datasources.{name}" for name in ("InMemoryFileIndex", "PrunedInMemoryFileIndex", "CatalogFileIndex")
 )
+_LISTED_BY = {_PARQUET: _INDEXES, DELTA_FORMAT: (DELTA_INDEX,)}
 _ALIAS = f"{EXPRESSIONS}.Alias"
 
 # Options that only say which files are listed, how schemas are inferred, or how files are written.
@@ -76,6 +85,7 @@ _CASE = "spark.sql.caseSensitive"
 _ZONE = "spark.sql.session.timeZone"
 _TIMESTAMPS = "spark.sql.timestampType"
 _FIELD_IDS = "spark.sql.parquet.fieldId.read.enabled"
+_FIELD_ID = '"parquet.field.id"'
 
 # Hadoop prints a file's status so; a whole folder of them is one call instead of several for each file.
 _FILE = re.compile(r"\bpath=(.*?); isDirectory=false; length=(\d+);", re.DOTALL)
@@ -152,6 +162,8 @@ def _scan(df: DataFrame) -> ParquetScan:
     if df.storageLevel.useMemory or df.storageLevel.useDisk:
         raise NotPlainError(_IS_CACHED)
     scan, ids, found = _below_projections(physical_plan(df))
+    if class_of(scan) == BATCH_SCAN:
+        return _iceberg_scan(schema, scan, ids, found)
     relation = scan.relation()
     _check_relation(scan, relation, is_filtered=bool(found))
     _check_settings(df, relation)
@@ -179,6 +191,21 @@ def _scan(df: DataFrame) -> ParquetScan:
     )
 
 
+def _iceberg_scan(schema: StructType, scan: Java, ids: Mapping[str, str], found: Sequence[Compared]) -> ParquetScan:
+    """Returns a scan of an Iceberg table: its files hold all columns, and Iceberg converts none."""
+    files, field_ids = iceberg_files(scan)
+    in_scan = {column_id(column): str(column.name()) for column in elements(scan.output())}
+    return ParquetScan(
+        files=files,
+        columns={name: in_scan[i] for name, i in ids.items()},
+        types={field.name: field.dataType.simpleString() for field in schema},
+        partitions=Partitions((), (), ((),) * len(files)),
+        where=tuple(compared.named(in_scan[compared.id]) for compared in found),
+        compared={in_scan[compared.id]: compared.kind for compared in found},
+        field_ids=field_ids,
+    )
+
+
 def _check_names(schema: StructType) -> None:
     seen: set[str] = set()
     for name in schema.names:
@@ -193,13 +220,14 @@ def _below_projections(plan: Java) -> tuple[Java, dict[str, str], list[Compared]
     found: list[Compared] = []
     while class_of(plan) in (_PROJECT, _FILTER):
         if class_of(plan) == _FILTER:
+            check_delta_filter(plan.condition())
             found += comparisons(plan.condition())
         else:
             below = dict(map(_passed_on, elements(plan.projectList())))
             ids = {name: below[i] for name, i in ids.items()}
             found = [compared._replace(id=below[compared.id]) for compared in found]
         plan = plan.children().apply(0)
-    if class_of(plan) != _SCAN:
+    if class_of(plan) not in (_SCAN, BATCH_SCAN):
         raise NotPlainError(_stranger(plan))
     return plan, ids, found
 
@@ -227,10 +255,13 @@ def _check_relation(scan: Java, relation: Java, *, is_filtered: bool) -> None:
     """
     if class_of(relation) != _RELATION:
         raise NotPlainError(f"the files belong to a {_short(relation)}")
-    if class_of(relation.fileFormat()) != _PARQUET:
+    form = class_of(relation.fileFormat())
+    if form not in _LISTED_BY:
         raise NotPlainError(f"the files are read by {_short(relation.fileFormat())}")
-    if class_of(relation.location()) not in _INDEXES:
+    if class_of(relation.location()) not in _LISTED_BY[form]:
         raise NotPlainError(f"the files are listed by {_short(relation.location())}")
+    if form == DELTA_FORMAT:
+        check_delta_format(relation.fileFormat())
     if relation.bucketSpec().isDefined() or scan.optionalBucketSet().isDefined():
         raise NotPlainError("the table is bucketed")
     if not (is_filtered or scan.dataFilters().isEmpty()):
@@ -243,8 +274,9 @@ def _check_settings(df: DataFrame, relation: Java) -> None:
     for option in filter(None, str(relation.options().keySet().mkString("\n")).split("\n")):
         if option.lower() not in _HARMLESS and not option.lower().startswith(_WRITERS_OPTION):
             raise NotPlainError(f"the files are read with option {option}")
-    if _setting(df.sparkSession, _FIELD_IDS) != "FALSE":
-        raise NotPlainError(f"{_FIELD_IDS} is set")
+    # Delta sets it in every session, and Spark goes by ids only where columns have some.
+    if _setting(df.sparkSession, _FIELD_IDS) != "FALSE" and _FIELD_ID in str(relation.dataSchema().json()):
+        raise NotPlainError(f"{_FIELD_IDS} is set, and the columns have ids")
 
 
 def _list_files(

@@ -18,8 +18,24 @@ from sparktf.told import log_of
 
 _log = log_of(__name__)
 
-_TAKEN_BACK = re.compile(r"^Container \S+( on host: \S+)? was preempted\.|^Executor decommission: ")
-"""As YARN's allocator and Spark's scheduler begin their reasons, on all Sparks from 3.5 to 4.x."""
+_TAKEN_BACK = re.compile(
+    r"^Container \S+( on host: \S+)? was preempted\.|^Executor decommission: |^its pod was deleted|"
+    r"^its pod ended with .*: (Terminated|NodeShutdown|Shutdown|Preempting)\b"
+)
+"""As YARN's allocator and Spark's scheduler begin their reasons on all Sparks since 3.5, and as `_of_pod` does."""
+
+_POD = re.compile(
+    r"^The executor with id \S+ (?:exited with exit code (?P<code>-?\d+)|"
+    r"(?P<deleted>was deleted by|(?:\([^)]*\) )?was not found in the cluster))",
+    re.IGNORECASE,
+)
+_SAID_OF_POD = {
+    "reason": re.compile(r"brief reason: (?P<said>.+?)(?= The API gave|$)"),
+    "message": re.compile(r"following message: (?P<said>.+?)(?= The API gave|$)"),
+    "container": re.compile(r"termination reason: (?P<said>\S+)"),
+}
+_NOTHING = ("N/A", "Error", "Completed")
+_MEMORY = re.compile(r"physical memory|OOMKilled|low on resource: memory")
 
 
 class Executor(NamedTuple):
@@ -50,9 +66,22 @@ def _executor(summary: ExecutorSummary) -> Executor:
 def why_removed(reason: str) -> str:
     """Returns Spark's reason for a removal in one line, with the setting of ours that would have helped."""
     line = " ".join(reason.split())
-    if "physical memory" in line:
+    line = _of_pod(line) or line
+    if _MEMORY.search(line):
         line += " In sparktf's configuration that is cluster.trainer_memory_mib."
     return line
+
+
+def _of_pod(line: str) -> str:
+    """Returns in a few words what Spark tells of a pod's end in a page of them; "" if it is of none."""
+    found = _POD.search(line)
+    if found is None:
+        return ""
+    if found["deleted"]:
+        return "its pod was deleted: its host was drained, other pods needed the room, or somebody deleted it."
+    told = {key: pattern.search(line) for key, pattern in _SAID_OF_POD.items()}
+    words = [match["said"] for match in told.values() if match is not None and match["said"] not in _NOTHING]
+    return f"its pod ended with exit code {found['code']}{': ' if words else ''}{': '.join(words)}".rstrip(".") + "."
 
 
 def is_taken_back(reason: str) -> bool:

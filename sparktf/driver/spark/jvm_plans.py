@@ -37,5 +37,14 @@ def input_files(df: DataFrame) -> list[str]:
     return [file for file in files.split("\n") if file]
 
 
+def iceberg_schemas(scan: Java) -> tuple[str, str]:
+    """Returns the columns of the snapshot that a scan of an Iceberg table reads, and those of the table now: Iceberg's
+    JSON.
+    """
+    iceberg, table = java().org.apache.iceberg, scan.table().table()
+    then = iceberg.util.SnapshotUtil.schemaFor(table, scan.scan().snapshotId())
+    return str(iceberg.SchemaParser.toJson(then)), str(iceberg.SchemaParser.toJson(table.schema()))
+
+
 def _execution(df: DataFrame) -> Java:
     return df._jdf.queryExecution()

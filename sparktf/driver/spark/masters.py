@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import re
+import urllib.parse
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,12 +18,14 @@ from sparktf.config.job import JobConfig
 from sparktf.config.nodes import NodeMemory
 from sparktf.driver.spark.encryption import check_encryption
 from sparktf.driver.spark.gpus import check_gpus
+from sparktf.driver.spark.kubernetes_settings import OVERHEAD_SHARE, kubernetes_settings
 from sparktf.driver.spark.yarn_memory import check_overhead
 from sparktf.driver.spark.yarn_settings import executors_at_first, protection, yarn_settings
 
 HERE = "local[*]"
 """Spark's default master: all cores of this machine."""
 
+_PORTS = {"https": 443, "http": 80}
 _LOCAL = re.compile(r"^local(?:\[(\d+|\*)(?:\s*,\s*\d+)?\])?$")
 _LOCAL_CLUSTER = re.compile(r"^local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]$")
 
@@ -67,6 +71,10 @@ class Master:
         """Returns the gang's place, for people, given the application's Spark settings."""
         return self.url
 
+    def entry(self) -> str | None:
+        """Returns "host:port" of what answers for the master, as its own address says; None if it does not."""
+        return None
+
     def check_memory(self, conf: Mapping[str, str], node: NodeMemory) -> None:
         """Refuses executors that have no room for a trainer, if the master enforces their memory limits.
 
@@ -96,6 +104,14 @@ class Master:
 
     def settings(self, config: JobConfig, *, trains: bool) -> dict[str, str]:
         """Returns the Spark settings that a submission to it needs besides those of all masters."""
+        return {}
+
+    def python(self, config: JobConfig, here: str) -> str:
+        """Returns the executors' Python where no archive brings one; `here` is the one that this machine names."""
+        return here
+
+    def detached(self) -> dict[str, str]:
+        """Returns the Spark settings by which spark-submit does not wait for the end of a driver in cluster mode."""
         return {}
 
     def check_security(self, config: JobConfig) -> None:
@@ -189,6 +205,10 @@ class Yarn(Master):
         """Returns memory, queue, attempts and losses, and the protection of network and disks."""
         return yarn_settings(config, trains=trains)
 
+    def detached(self) -> dict[str, str]:
+        """Returns YARN's own."""
+        return {"spark.yarn.submit.waitAppCompletion": "false"}
+
     def check_security(self, config: JobConfig) -> None:
         """Compares `security.tls` with a submission's settings."""
         check_encryption({**protection(config), **config.submit.conf}, config.security.tls)
@@ -196,15 +216,54 @@ class Yarn(Master):
 
 @dataclass(frozen=True, slots=True)
 class Kubernetes(Master):
-    """`k8s://`: pods, whose names are no addresses."""
+    """`k8s://`: pods, whose names are no addresses, and whose image has all programs."""
 
     grants_executors: ClassVar[bool] = True
+    unpacks_archives: ClassVar[bool] = True
+    keeps_drivers: ClassVar[bool] = True
     address_in: ClassVar[str] = "SPARK_EXECUTOR_POD_IP"
     container_in: ClassVar[str] = "SPARK_EXECUTOR_ID"
 
     def has_executor(self, container: str, executor: str, log: str) -> bool:
         """Whether it is the executor of that id."""
         return bool(container) and container == executor
+
+    def place(self, conf: Mapping[str, str]) -> str:
+        """Returns the namespace, too."""
+        return f"{self.url}, namespace {conf.get('spark.kubernetes.namespace', 'default')}"
+
+    def entry(self) -> str | None:
+        """Returns the address of the API server."""
+        named = self.url.removeprefix("k8s://")
+        address = urllib.parse.urlsplit(named if "://" in named else f"https://{named}")
+        with suppress(ValueError):  # no number
+            port = address.port or _PORTS.get(address.scheme)
+            return f"{address.hostname}:{port}" if address.hostname and port else None
+        return None
+
+    def check_memory(self, conf: Mapping[str, str], node: NodeMemory) -> None:
+        """Checks the overhead: a pod's limit is the executor's heap and overhead together."""
+        check_overhead(conf, node, OVERHEAD_SHARE)
+
+    def executors(self, config: JobConfig) -> int:
+        """Returns one if the driver asks for the others later, once the data is there."""
+        return 1 if config.data.ready is not None else config.cluster.nodes
+
+    def settings(self, config: JobConfig, *, trains: bool) -> dict[str, str]:
+        """Returns memory, image, namespace, volumes and losses, and the protection of network and disks."""
+        return kubernetes_settings(config, trains=trains)
+
+    def python(self, config: JobConfig, here: str) -> str:
+        """Returns the image's."""
+        return config.submit.kubernetes.python
+
+    def detached(self) -> dict[str, str]:
+        """Returns Kubernetes' own."""
+        return {"spark.kubernetes.submission.waitAppCompletion": "false"}
+
+    def check_security(self, config: JobConfig) -> None:
+        """Compares `security.tls` with a submission's settings."""
+        check_encryption({**protection(config), **config.submit.conf}, config.security.tls)
 
 
 def master_of(url: str) -> Master:

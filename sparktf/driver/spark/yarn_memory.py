@@ -1,6 +1,6 @@
-"""How much memory a run's containers need on YARN. Pure arithmetic, in MiB.
+"""How much memory a run's containers need, on YARN and on Kubernetes. Pure arithmetic, in MiB.
 
-    executor container = executor memory + overhead, rounded up to YARN's step
+    executor container = executor memory + overhead, on YARN rounded up to its step
     overhead           = Spark's own max(384, 10 % of executor memory) + PYTHON_WORKER_MIB a core + one trainer
     driver container   = driver memory + Spark's own max(384, 10 % of driver memory) + PYTHON_DRIVER_MIB
 
@@ -94,12 +94,13 @@ def check_fits(container: Container, largest_mib: int, source: str) -> None:
     )
 
 
-def check_overhead(conf: Mapping[str, str], node: NodeMemory) -> None:
+def check_overhead(conf: Mapping[str, str], node: NodeMemory, share_in: str = "") -> None:
     """Refuses executors whose overhead cannot hold a trainer.
 
     Args:
         conf: Spark's settings, as the application has them.
         node: Of the gang's largest process.
+        share_in: The cluster manager's own setting of the share of the heap that is overhead, where Spark's is not set.
 
     Raises:
         PreflightError: with the setting that would suffice.
@@ -107,7 +108,7 @@ def check_overhead(conf: Mapping[str, str], node: NodeMemory) -> None:
     heap_mib = parse_mib(conf.get("spark.executor.memory", "1g"), "spark.executor.memory")
     asked = conf.get("spark.executor.memoryOverhead")
     if asked is None:
-        share = float(conf.get("spark.executor.memoryOverheadFactor", _OVERHEAD_SHARE))
+        share = float(conf.get("spark.executor.memoryOverheadFactor", conf.get(share_in, _OVERHEAD_SHARE)))
         least_mib = parse_mib(
             conf.get("spark.executor.minMemoryOverhead", f"{_MIN_OVERHEAD_MIB}m"), "spark.executor.minMemoryOverhead"
         )

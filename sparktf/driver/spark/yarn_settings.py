@@ -28,7 +28,7 @@ def executors_at_first(config: JobConfig) -> int:
 def containers(config: JobConfig) -> tuple[Container, ...]:
     """Returns the containers requested from YARN, one of each kind."""
     submit = config.submit
-    found = [_executor(config)]
+    found = [executor_of(config)]
     if submit.deploy_mode == "cluster":
         found.append(driver_container(submit.driver_memory_mib))
     return tuple(settled(container, submit.conf) for container in found)
@@ -37,7 +37,7 @@ def containers(config: JobConfig) -> tuple[Container, ...]:
 def yarn_settings(config: JobConfig, *, trains: bool) -> dict[str, str]:
     """Returns the Spark settings that only YARN needs; if the job `trains`, executors of its gang may be lost."""
     submit = config.submit
-    overheads = {"spark.executor.memoryOverhead": _executor(config).overhead_mib}
+    overheads = {"spark.executor.memoryOverhead": executor_of(config).overhead_mib}
     # On this machine, a second ApplicationMaster would wait in vain for a driver that has failed.
     attempts = 1
     if submit.deploy_mode == "cluster":
@@ -48,21 +48,22 @@ def yarn_settings(config: JobConfig, *, trains: bool) -> dict[str, str]:
         "spark.yarn.queue": submit.queue,
         "spark.yarn.tags": f"sparktf,{config.name}",
         "spark.yarn.maxAppAttempts": str(attempts),
-        **(_losses(config) if trains else {}),
+        **(allowed_losses(config) if trains else {}),
         "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": f"{KNOBS.resource_manager_wait_s * 1000:.0f}",
         **protection(config),
     }
 
 
-def _executor(config: JobConfig) -> Container:
+def executor_of(config: JobConfig) -> Container:
+    """Returns the container of an executor."""
     submit = config.submit
     return executor_container(submit.executor_memory_mib, config.cluster.node_memory, submit.executor_cores)
 
 
-def _losses(config: JobConfig) -> dict[str, str]:
+def allowed_losses(config: JobConfig) -> dict[str, str]:
     """Returns how many executors may be lost: Spark would count those that it starts with."""
-    losses = config.cluster.nodes * (LOSSES if config.cluster.outlives_losses else _LOST_OF_NODE)
-    return {"spark.executor.maxNumFailures": str(max(losses, 3))}
+    allowed = config.cluster.nodes * (LOSSES if config.cluster.outlives_losses else _LOST_OF_NODE)
+    return {"spark.executor.maxNumFailures": str(max(allowed, 3))}
 
 
 def protection(config: JobConfig) -> dict[str, str]:

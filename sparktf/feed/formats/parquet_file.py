@@ -17,8 +17,9 @@ import pyarrow.parquet as pq
 from sparktf.errors import CorruptFileError, StorageError
 from sparktf.feed.arrays.nested import prefixes
 from sparktf.feed.formats.footer import END, PLAIN_TYPES, is_encrypted, read_metadata
+from sparktf.feed.formats.ranged_file import RangedFile
 from sparktf.sequence import FileStamp
-from sparktf.storage.base import FileEntry, Storage
+from sparktf.storage.base import FileEntry, RangedStream, Storage
 from sparktf.told import line_of_error
 
 _READ_BYTES = 256 << 10
@@ -93,16 +94,40 @@ class OpenFile:
     footer: int
     is_encrypted: bool
     _source: pa.NativeFile
-    _stream: BinaryIO
+    _stream: BinaryIO | RangedStream
     _is_remote: bool
+    _ranged: RangedFile | None = None
 
     @property
     def is_pinned(self) -> bool:
         """Whether all data come from the file that was opened, even if its path was replaced since."""
         return bool(getattr(self._stream, "is_pinned", False))
 
+    @property
+    def entry(self) -> FileEntry | None:
+        """The file as it was found when it was opened; None where the storage did not tell."""
+        return self._stream.entry if isinstance(self._stream, RangedStream) else None
+
     def close(self) -> None:
         self._source.close()
+
+    def fetch(self, row_group: int, leaves: Sequence[int]) -> None:
+        """Reads some physical columns of a row group at once, where each read is a request; `drop` them afterwards.
+
+        Raises:
+            CorruptFileError: the footer is inconsistent.
+            StorageError: the file was replaced since it was opened, or the storage failed.
+        """
+        if self._ranged is not None:
+            with reading(self.path):
+                group = self.metadata.row_group(row_group)
+                extents = [group_extent(group, (leaf,)) for leaf in leaves]
+                self._ranged.fetch((extent.start, extent.stop) for extent in extents)
+
+    def drop(self) -> None:
+        """Frees what `fetch` has read."""
+        if self._ranged is not None:
+            self._ranged.drop()
 
     def parquet(self, **options: Any) -> pq.ParquetFile:
         """Returns a `pyarrow.parquet.ParquetFile` with some options, which owns and closes the file.
@@ -116,7 +141,7 @@ class OpenFile:
             return pq.ParquetFile(
                 self._source,
                 metadata=self.metadata,
-                pre_buffer=self._is_remote,
+                pre_buffer=self._is_remote and self._ranged is None,  # the latter has its own way of reading
                 buffer_size=0 if self._is_remote else _READ_BYTES,
                 **PLAIN_TYPES,
                 **options,
@@ -130,16 +155,21 @@ def open_file(storage: Storage, path: str) -> OpenFile:
         CorruptFileError: the file is no Parquet file or its footer is damaged.
         StorageError: the file system failed.
     """
-    stream = storage.open(path)
+    opened = storage.open(path)
+    # A store's is buffered for who reads little: here each read is a request of the right size.
+    raw = getattr(opened, "raw", None)
+    stream = raw if isinstance(raw, RangedStream) else opened
+    ranged = RangedFile(stream) if isinstance(stream, RangedStream) else None
     with reading(path):
-        source, is_remote = _source(stream)
+        source, is_remote = (pa.PythonFile(ranged, mode="r"), True) if ranged is not None else _source(opened)
         with _closed_on_error(source):
             footer = _read_footer(source)
             if footer.slice(max(0, len(footer) - len(_ENCRYPTED_MAGIC))).to_pybytes() == _ENCRYPTED_MAGIC:
                 raise sparks_file(path, "it is encrypted")
             metadata = read_metadata(footer)
             checksum = zlib.crc32(memoryview(footer))
-            return OpenFile(path, metadata, checksum, is_encrypted(footer, metadata), source, stream, is_remote)
+            encrypted = is_encrypted(footer, metadata)
+            return OpenFile(path, metadata, checksum, encrypted, source, stream, is_remote, ranged)
 
 
 def open_parquet(storage: Storage, path: str, **options: Any) -> pq.ParquetFile:

@@ -16,7 +16,7 @@ from sparktf.feed.arrays.columns import Array
 from sparktf.feed.arrays.nested import column_of, prefixes
 from sparktf.feed.formats.parquet_file import check_rows, differences, group_nbytes, leaf_columns, open_file, reading
 from sparktf.sequence import Split
-from sparktf.storage.base import Storage
+from sparktf.storage.base import FileEntry, Storage
 
 _BYTES = ("BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 _DELTAS = frozenset({"DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"})
@@ -94,9 +94,12 @@ class PlannedFile:
             self._file = open_file(storage, split.path)
             self.metadata = self._file.metadata
             # Checked after opening, so that a replacement before that is noticed.
-            self._check_stamp(split, self._file.footer)
+            self._check_stamp(split, self._file.footer, self._file.entry)
         except StorageNotFoundError as error:
-            raise SourceNotFoundError(f"{split.path} was deleted after the plan was made") from error
+            raise SourceNotFoundError(
+                f"{split.path} was deleted after the plan was made: of a table, VACUUM and expire_snapshots remove "
+                "files of older versions; keep them for longer, and use another --run-id"
+            ) from error
         self._leaves = leaf_columns(self.metadata, columns)
         columns_there = {leaf: self.metadata.schema.column(leaf) for leaf in self._leaves}
         self._paths = {column.path: leaf for leaf, column in columns_there.items()}
@@ -129,7 +132,12 @@ class PlannedFile:
             chosen = list(self._columns if columns is None else columns)
             # Structs without a value, whose fields are wanted.
             chosen += [path for path in self._paths if any(name.startswith(f"{path}.") for name in chosen)]
-            table = reader.read_row_group(row_group, columns=chosen, use_threads=use_threads)
+            leaves = self._leaves if columns is None else leaf_columns(self.metadata, frozenset(chosen))
+            self._file.fetch(row_group, leaves)
+            try:
+                table = reader.read_row_group(row_group, columns=chosen, use_threads=use_threads)
+            finally:
+                self._file.drop()
         check_rows(table, self._file.path, row_group, self.metadata)
         return table
 
@@ -187,6 +195,8 @@ class PlannedFile:
         # A column without a value has another type.
         return tuple(name for name, c in texts if c.physical_type in _BYTES and _DELTAS.isdisjoint(c.encodings))
 
-    def _check_stamp(self, split: Split, footer: int | None = None) -> None:
-        if split.stamp is not None and (changed := differences(split.stamp, self._storage.stat(split.path), footer)):
+    def _check_stamp(self, split: Split, footer: int | None = None, found: FileEntry | None = None) -> None:
+        if split.stamp is None:
+            return
+        if changed := differences(split.stamp, found or self._storage.stat(split.path), footer):
             raise CorruptFileError(f"{split.path} has changed since it was planned ({changed})")

@@ -28,11 +28,17 @@ class Reader(Protocol):
 
 
 class SplitSequence:
-    """Reads splits in sequence; from a remote storage, two readers alternate: one waits while the other decodes."""
+    """Reads splits in sequence; from a remote storage, some readers take turns: one decodes while the others wait."""
 
-    def __init__(self, new_reader: Callable[[], Reader], *, is_remote: bool) -> None:
+    def __init__(self, new_reader: Callable[[], Reader], *, ahead: int) -> None:
+        """Reads nothing yet.
+
+        Args:
+            ahead: Readers, with a thread each; 1 for one in the caller's thread, which reads nothing ahead.
+        """
         self._splits: deque[Split] = deque()
-        self._readers = [new_reader() for _ in range(2 if is_remote else 1)]
+        self._readers = [new_reader() for _ in range(ahead)]
+        is_remote = ahead > 1
         # Each reader has its own thread: it keeps files open, and these have one position each.
         self._threads = [ThreadPoolExecutor(1, thread_name_prefix="read") for _ in self._readers if is_remote]
         self._ahead: deque[Future[RowGroup]] = deque()

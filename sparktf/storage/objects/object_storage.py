@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _BUFFER_NBYTES = 1 << 20
 _COPY_NBYTES = 8 << 20
+_COPIED_NBYTES = 4 << 30  # S3 copies up to 5 GiB in one request
 _PART_NBYTES = 16 << 20  # S3 takes 10,000 parts: files of up to 156 GiB
 
 
@@ -40,6 +41,9 @@ class ObjectStorage(Storage, ConditionalStorage):
     A folder is there as long as an object lies below it. Temporary failures are retried by obstore until `deadline_s`
     after the first one, then raised as `StorageUnavailableError`. A put is atomic.
     """
+
+    reads_ahead = 3
+    renames = False
 
     def __init__(
         self, root: str, container: StoreContainer, hadoop: HadoopConf, timeouts: Timeouts, keys: StoreKeys
@@ -58,6 +62,11 @@ class ObjectStorage(Storage, ConditionalStorage):
         self._lock = threading.Lock()
         self._made: ObjectStore | None = None
         self._made_of = ""
+
+    @property
+    def root(self) -> str:
+        """Scheme and authority of its paths."""
+        return self._root
 
     def patient(self, deadline_s: float) -> ObjectStorage:
         """Returns the same storage with another deadline."""
@@ -181,9 +190,51 @@ class ObjectStorage(Storage, ConditionalStorage):
         finally:
             self.delete(written)
 
+    # ---- for `storage/names` ----
+
+    def head(self, path: str) -> FileEntry | None:
+        """Returns an object; None if there is none. Raises `StorageError`."""
+        with suppress(StorageNotFoundError):
+            return self._entry(self._head("access", path))
+        return None
+
+    def tag_of(self, path: str) -> Tag | None:
+        """Returns which edition of an object is there; None if there is none. Raises `StorageError`."""
+        with suppress(StorageNotFoundError):
+            meta = self._head("access", path)
+            return Tag(meta["e_tag"], meta["version"])
+        return None
+
+    def below(self, path: str) -> Sequence[FileEntry]:
+        """Returns all objects below a folder, sorted. Raises `StorageError`."""
+        return [self._entry(meta) for meta in self._below("list", path)]
+
+    def put_file(self, local: Path, path: str) -> None:
+        """Puts a local file, of which the store has checked what has arrived: obstore signs its checksum."""
+        with storage_errors("read", str(local)):
+            parts = os.stat(local).st_size > _PART_NBYTES
+        with object_errors(f"copy {local} to", path):
+            obstore.put(self._client, self._key(path), local, use_multipart=parts, chunk_size=_PART_NBYTES)
+
+    def copy_object(self, source: str, target: str) -> None:
+        """See `ConditionalStorage`. What is too large for the store's own copy passes through this process."""
+        if self._head("copy", source)["size"] > _COPIED_NBYTES:
+            with object_errors(f"copy {source} to", target):
+                chunks = obstore.get(self._client, self._key(source)).stream(min_chunk_size=_COPY_NBYTES)
+                obstore.put(self._client, self._key(target), iter(chunks), chunk_size=_PART_NBYTES)
+            return
+        with object_errors(f"copy {source} to", target):
+            obstore.copy(self._client, self._key(source), self._key(target))
+
+    def delete_objects(self, paths: Sequence[str]) -> None:
+        """Deletes objects, if they are there. Raises `StorageError`."""
+        if paths:
+            with object_errors("delete", paths[0]):
+                obstore.delete(self._client, [self._key(path) for path in paths])
+
     def _open(self, doing: str, path: str) -> ObjectStream:
         meta = self._head(doing, path)
-        return ObjectStream(lambda: self._client, meta["path"], path, meta["size"], meta["e_tag"])
+        return ObjectStream(lambda: self._client, meta["path"], self._entry(meta), meta["e_tag"])
 
     def _head(self, doing: str, path: str) -> ObjectMeta:
         with object_errors(doing, path):

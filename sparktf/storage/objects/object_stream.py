@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import obstore
 
 from sparktf.errors import StorageError
+from sparktf.storage.base import FileEntry
 from sparktf.storage.objects.object_errors import is_precondition, object_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from obstore import GetOptions
     from obstore.store import ObjectStore
     from typing_extensions import Buffer
+
+_AT_ONCE = 8
+"""Ranges of one object that are read together: a single connection to a store is slow."""
 
 
 class ObjectStream(io.RawIOBase):
@@ -25,13 +32,14 @@ class ObjectStream(io.RawIOBase):
     Each read is one request; `io.BufferedReader` around it makes fewer of small ones.
 
     Attributes:
+        entry: As it was found when it was opened.
         nbytes: Of the object.
         is_pinned: See `Storage.open`.
     """
 
     is_pinned = True
 
-    def __init__(self, client: Callable[[], ObjectStore], key: str, path: str, nbytes: int, e_tag: str | None) -> None:
+    def __init__(self, client: Callable[[], ObjectStore], key: str, entry: FileEntry, e_tag: str | None) -> None:
         """Reads nothing yet.
 
         Args:
@@ -40,10 +48,11 @@ class ObjectStream(io.RawIOBase):
         """
         self._client = client
         self._key = key
-        self._path = path
+        self._path = entry.path
         self._e_tag = e_tag
         self._position = 0
-        self.nbytes = nbytes
+        self.entry = entry
+        self.nbytes = entry.nbytes
 
     def readable(self) -> bool:
         return True
@@ -79,15 +88,43 @@ class ObjectStream(io.RawIOBase):
         self._position = end
         return chunk
 
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        """See `RangedStream`; from any thread."""
+        if len(ranges) < 2:
+            return [self._range(*one) for one in ranges]
+        with self._errors():
+            chunks = asyncio.run(self._ranges(ranges))
+        return [self._whole(chunk, *one) for chunk, one in zip(chunks, ranges, strict=True)]
+
+    async def _ranges(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
+        client, free = self._client(), asyncio.Semaphore(_AT_ONCE)
+
+        async def read(start: int, end: int) -> memoryview:
+            async with free:
+                found = await obstore.get_async(client, self._key, options=self._options(start, end))
+                return memoryview(await found.bytes_async())
+
+        return await asyncio.gather(*(read(*one) for one in ranges))
+
     def _range(self, start: int, end: int) -> memoryview:
+        with self._errors():
+            chunk = memoryview(obstore.get(self._client(), self._key, options=self._options(start, end)).bytes())
+        return self._whole(chunk, start, end)
+
+    def _options(self, start: int, end: int) -> GetOptions:
+        return {"range": (start, end), "if_match": self._e_tag}
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
         with object_errors("read", self._path):
             try:
-                options: GetOptions = {"range": (start, end), "if_match": self._e_tag}
-                chunk = memoryview(obstore.get(self._client(), self._key, options=options).bytes())
+                yield
             except Exception as error:
                 if is_precondition(error):
                     raise StorageError(f"cannot read {self._path}: it was replaced while it was read") from error
                 raise
+
+    def _whole(self, chunk: memoryview, start: int, end: int) -> memoryview:
         if len(chunk) != end - start:
             raise StorageError(f"cannot read {self._path}: {len(chunk)} of {end - start} bytes arrived")
         return chunk

@@ -13,7 +13,7 @@ had got to; late uploads of a trainer stay in `_tmp` and are never looked at. Re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -101,7 +101,7 @@ def upload_folder(storage: Storage, local: Path, target: str) -> tuple[StagedFil
         name = path.relative_to(local).as_posix()
         with storage_errors("read", str(path)), path.open("rb") as stream:
             checksum = sha256_of(stream)
-        storage.upload(path, f"{target}/{name}")
+        storage.upload_as(path, f"{target}/{name}", checksum)
         staged.append(StagedFile(name=name, nbytes=path.stat().st_size, sha256=checksum))
     return tuple(sorted(staged, key=lambda file: file.name))
 
@@ -112,6 +112,10 @@ def verify_files(storage: Storage, folder: str, files: Sequence[StagedFile]) -> 
     Raises:
         TornCheckpointError: a file is missing or differs; names it.
     """
+    known = storage.fingerprints(folder)
+    if known is not None and all(known.get(file.name, ("", ""))[1] for file in files):
+        _compare(folder, files, known)
+        return
     try:
         for file in files:
             found = storage.stat(f"{folder}/{file.name}")
@@ -122,6 +126,15 @@ def verify_files(storage: Storage, folder: str, files: Sequence[StagedFile]) -> 
                 raise TornCheckpointError(f"{folder}/{file.name}: the checksum differs")
     except StorageNotFoundError as error:
         raise TornCheckpointError(f"a file is missing: {error}") from error
+
+
+def _compare(folder: str, files: Sequence[StagedFile], known: Mapping[str, tuple[int, str]]) -> None:
+    for file in files:
+        nbytes, sha256 = known[file.name]
+        if nbytes != file.nbytes:
+            raise TornCheckpointError(f"{folder}/{file.name}: {nbytes} bytes instead of {file.nbytes}")
+        if sha256 != file.sha256:
+            raise TornCheckpointError(f"{folder}/{file.name}: the checksum differs")
 
 
 def read_manifest(storage: Storage, folder: str, kind: type[_M]) -> _M:
@@ -327,9 +340,10 @@ class CheckpointStore:
 
 def steps_in(storage: Storage, folder: str) -> tuple[int, ...]:
     """Returns the steps that a folder of checkpoints has; see `CheckpointStore.list`."""
-    if not storage.exists(folder):
+    try:
+        folders = [entry for entry in storage.list(folder) if entry.is_dir]
+    except StorageNotFoundError:
         return ()
-    folders = (entry for entry in storage.list(folder) if entry.is_dir)
     steps = (checkpoint_step(name_of(found.path)) for found in folders)
     return tuple(sorted(step for step in steps if step is not None))
 

@@ -92,6 +92,7 @@ class Fence(Passage):
         path = self._new_path(attempt)
         begins = self._path is None
         if begins:
+            self._storage.keep_names(self._parent)
             self._storage.make_dirs(path)
         else:
             with self.guarded() as held:
@@ -118,6 +119,7 @@ class Fence(Passage):
             StorageError: the storage failed.
         """
         path = self._new_path(0)
+        self._storage.keep_names(self._parent)
         self._storage.make_dirs(path)
         if any(_FENCE.match(name) and name != name_of(path) for name in self._names(self._parent)):
             self.discard(path)
@@ -161,7 +163,8 @@ class Fence(Passage):
         """
         while (held := self._path) is not None:
             try:
-                self._hasty.replace(self._write(self._hasty, held, path, content), path)
+                if not self._is_written(self._hasty, held, path, content):
+                    self._hasty.replace(self._write(self._hasty, held, path, content), path)
                 return
             except StorageNotFoundError:
                 if held == self._path:

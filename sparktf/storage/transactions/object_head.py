@@ -12,20 +12,40 @@ that it has put itself. So whoever is refused, or not answered, reads whose edit
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.storage.base import ConditionalStorage, Tag
 from sparktf.storage.transactions.head import Edition, HeadMovedError
 
 
-class ObjectHead:
-    """A head that is one object; see `Head`. For one thread."""
+class KnownEdition(NamedTuple):
+    """An edition that was read or put."""
 
-    def __init__(self, storage: ConditionalStorage, path: str) -> None:
-        """Touches nothing. `path` is the object's."""
+    number: int = 0
+    tag: Tag | None = None  # None where there is no object
+
+
+NO_EDITION = KnownEdition()
+
+
+class ObjectHead:
+    """A head that is one object; see `Head`. For one thread.
+
+    Attributes:
+        known: Which edition it has read or put last.
+    """
+
+    def __init__(self, storage: ConditionalStorage, path: str, known: KnownEdition = NO_EDITION) -> None:
+        """Touches nothing.
+
+        Args:
+            path: Of the object.
+            known: Which edition was read or put last, by another `ObjectHead` of the same path.
+        """
         self._storage = storage
         self._path = path
-        self._number = 0
-        self._tag: Tag | None = None
+        self.known = known
 
     def path(self, number: int) -> str:
         """See `Head`: the object has no other files, and is the same for all editions."""
@@ -41,24 +61,25 @@ class ObjectHead:
         try:
             stored, tag = self._storage.read_tagged(self._path)
         except StorageNotFoundError:
-            self._number, self._tag = 0, None
+            self.known = NO_EDITION
             return Edition()
         first, _, content = stored.partition(b"\n")
         if not first.isdigit():
             raise StorageError(f"cannot read {self._path}: it has no number, so it is no head of sparktf's")
-        self._number, self._tag = int(first), tag
-        return Edition(self._number, content)
+        self.known = KnownEdition(int(first), tag)
+        return Edition(self.known.number, content)
 
     def swap(self, edition: Edition, content: bytes) -> Edition:
         """See `Head`: one request, if this object has read the edition or put it."""
-        if edition.number != self._number and self.newest() != edition.number:
+        if edition.number != self.known.number and self.newest() != edition.number:
             raise HeadMovedError
         new = Edition(edition.number + 1, content)
         try:
-            self._tag = self._storage.put_tagged(self._path, b"%d\n%b" % new, self._tag)
+            tag = self._storage.put_tagged(self._path, b"%d\n%b" % new, self.known.tag)
         except StorageError as error:
             self._settle(edition, new, error)
-        self._number = new.number
+        else:
+            self.known = KnownEdition(new.number, tag)
         return new
 
     def _settle(self, edition: Edition, new: Edition, error: StorageError) -> None:

@@ -245,6 +245,7 @@ class Ownership:
         """
         nonce, began_s = secrets.token_hex(8), self._clock.now_s()
         content = self._me(nonce).model_dump_json().encode()
+        self._storage.keep_names(self._rundir.path)
         try:
             self._number = self._head.swap(Edition(term.number), content).number
         except HeadMovedError:

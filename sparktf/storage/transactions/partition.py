@@ -6,6 +6,10 @@
     _scored-2026-11-20-.../     on its way; Spark and Hive skip names that begin with "_"
     _before-2026-11-20-.../     the old partition, for the moment between two renames
 
+In a store of objects, which renames nothing, the files are copied to their places, and the marker is replaced after
+that: it names the files that count. Of two jobs that replace a day at once, one replaces the marker that both have
+read.
+
 Only folders with our marker are replaced: others may be somebody's lake.
 """
 
@@ -18,10 +22,11 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from sparktf.errors import ConfigError, StorageError, StorageNotFoundError
+from sparktf.errors import ConfigError, StorageError, StorageNotFoundError, StorageUnavailableError
 from sparktf.message import Message
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.leftovers import NONCE, discard, staged_name, sweep
+from sparktf.storage.transactions.placed_objects import ObjectStore, copy_all, files_in, store_of
 from sparktf.storage.transactions.replaced_folder import replace_folder, restore
 
 MARKER = "_sparktf.json"
@@ -37,6 +42,7 @@ class Marker(Message):
     name: str  # The configuration's
     version: str  # The model's
     job: str  # Id of the Spark application that has written it
+    files: tuple[str, ...] = ()  # In a store of objects, those that count: others are being replaced, or are coming
 
 
 class DayFolder(NamedTuple):
@@ -82,9 +88,12 @@ class Partition:
         self.tidy(now_s)
         self._check(self.folder, marker)
         scored = self._aside(_SCORED)
+        if (store := store_of(self._storage)) is not None:
+            self._replace_objects(store, write, scored, marker)
+            return
         try:
             write(scored)
-            self._storage.write_bytes(f"{scored}/{MARKER}", marker.model_dump_json(indent=1).encode())
+            self._storage.write_bytes(f"{scored}/{MARKER}", _content(marker))
             gone = replace_folder(
                 self._storage,
                 scored,
@@ -95,6 +104,28 @@ class Partition:
         finally:
             discard(self._storage, scored)
         discard(self._storage, *gone)  # else the next one that writes a day here does it
+
+    def _replace_objects(self, store: ObjectStore, write: Callable[[str], None], scored: str, marker: Marker) -> None:
+        """Copies what is written to its place: the marker, which names the files that count, decides who was first."""
+        path = f"{self.folder}/{MARKER}"
+        try:
+            tag = store.read_tagged(path)[1] if store.exists(path) else store.put_tagged(path, _content(marker), None)
+            write(scored)
+            before = files_in(store, self.folder)
+            files = copy_all(store, scored, self.folder)
+            new = _content(marker.model_copy(update={"files": files}))
+            try:
+                store.put_tagged(path, new, tag)
+            except StorageError as error:
+                if store.read_bytes(path) != new:  # else its answer was lost
+                    discard(store, *(f"{self.folder}/{name}" for name in files))
+                    raise StorageUnavailableError(
+                        f"{self.folder} was replaced by another job at the same moment: run this one again"
+                    ) from error
+            for old in before:
+                store.delete(old)
+        finally:
+            discard(store, scored)
 
     def tidy(self, now_s: float) -> None:
         """Puts back partitions moved away by processes that died before their own was in place, and deletes their
@@ -143,3 +174,7 @@ class Partition:
             return Marker.model_validate_json(self._storage.read_bytes(f"{folder}/{MARKER}")).name
         except ValidationError:
             return ""
+
+
+def _content(marker: Marker) -> bytes:
+    return marker.model_dump_json(indent=1, exclude=None if marker.files else {"files"}).encode()

@@ -5,6 +5,8 @@
     _records-1a2b3c4d/             on its way
     _records-before-1a2b3c4d/      the old folder, for the moment between two renames
 
+In a store of objects, which renames nothing, the files are copied to their places instead (`placed_objects`).
+
 HDFS cannot exchange two folders in one step. A process that is killed in that moment leaves the old folder under a name
 that shows its place, and the next process that writes there puts it back.
 """
@@ -18,6 +20,7 @@ from contextlib import contextmanager, suppress
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.leftovers import NONCE, discard, is_left, staged_name
+from sparktf.storage.transactions.placed_objects import put_folder, store_of
 
 _BEFORE = "before-"
 
@@ -140,6 +143,9 @@ class ReplacedFolder:
             StorageExistsError: one is there, or has come meanwhile, and stays.
             StorageError: the storage failed; the old folder is in its place, or at the path in the message.
         """
+        if (store := store_of(self._storage)) is not None:
+            put_folder(store, staged, self._path, replaces=replaces)
+            return
         if not replaces:
             self._storage.rename(staged, self._path)
             return

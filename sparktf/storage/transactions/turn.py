@@ -17,6 +17,9 @@ from sparktf.storage.transactions.passage import PUT, SWEPT, Passage
 WITHDRAWN = "_withdrawn-"
 """Prefix of the number of a version that was rolled back."""
 
+LOADED = "saved_model.pb"
+"""File of a version that TensorFlow Serving loads it by."""
+
 _TURN, _OVER = "_turn-", "_over-"
 """The second is of earlier versions of sparktf, for turns moved away."""
 
@@ -55,6 +58,7 @@ class Turn(Passage):
             StorageError: the storage failed.
         """
         self._path = self._mine
+        self._storage.keep_names(self._parent)
         self._storage.make_dirs(self._path)
         names = self._names(self._parent)
         others = [n for n in names if is_staged_name(n, _TURN, _OVER, PUT) and n != name_of(self._mine)]
@@ -66,6 +70,11 @@ class Turn(Passage):
                 self._put_back(aside)
         self.check()
         self.discard(*swept)
+
+    def appear(self) -> None:
+        """Makes what was changed appear to readers that know a store alone; see `Storage.show`."""
+        with self.guarded():
+            self._storage.show(self._parent, LOADED)
 
     def end(self) -> None:
         """Deletes everything taken in; the next turn deletes the rest."""
@@ -92,5 +101,6 @@ def take_turn(storage: Storage, folder: str) -> Iterator[Turn]:
     try:
         turn.begin()
         yield turn
+        turn.appear()
     finally:
         turn.end()

@@ -196,7 +196,7 @@ def _fetched(place: Place, source: ModelSource, folder: Path) -> Path:
     if not found:
         raise ModelContractError(f"{_KEY}: {source.label} has no {_SUFFIX} file: name a model that Keras saved")
     files = [found[0], *(name for name in source.files if name == _ASSETS)]
-    download(place.file_systems.open(source.path), source.path, files, folder)
+    download(place.file_systems.open_runs(source.path), source.path, files, folder)
     return folder / found[0]
 
 

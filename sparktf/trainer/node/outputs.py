@@ -44,7 +44,7 @@ class Output:
         spec = place.spec
         self.folder = f"best-model.{spec.incarnation}" if evaluates else "model"
         self._writes = place.leads or evaluates
-        hasty = place.file_systems.open(spec.run_root, deadline_s=KNOBS.summaries_s)
+        hasty = place.file_systems.open_runs(spec.run_root, deadline_s=KNOBS.summaries_s)
         self.model: tuple[StagedFile, ...] = ()
         self._place = place
         self._rows = rows

@@ -44,7 +44,7 @@ class Place:
         self.work = work
         self.rundir = spec.rundir
         self.file_systems = FileSystems(spec.hadoop)
-        self.storage = self.file_systems.open(spec.run_root)
+        self.storage = self.file_systems.open_runs(spec.run_root)
         self.began_s = time.monotonic()
         self._reporter = reporter
         self._printing = Printing(self._send_printed)
