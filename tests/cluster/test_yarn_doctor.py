@@ -107,10 +107,4 @@ def test_nodes_are_asked_and_what_would_stop_a_run_on_them_is_told_with_whom_it_
     assert odd.partition(":")[0] == lacks.partition(":")[0], "of one host alone"
     assert re.match(r"at least [\d,]+ MiB of disk free \(\S+ on host\d", found["hosts"][1])
     assert re.match(r"all reach the driver here at edge\S+:\d+, and each other at .*30000-30009", found["network"][1])
-
-    code, found = looked(
-        hadoop, tmp_path, "--nodes", "--set", "submit.conf.spark.yarn.am.memory=90g", text=text, **named
-    )
-    assert code == 2
-    assert "Required AM memory (92160" in found["nodes"][1]
     assert all(application.has_ended for application in hadoop.yarn.applications())
