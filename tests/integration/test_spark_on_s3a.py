@@ -13,6 +13,7 @@ from integration.rows import job
 from integration.sandbox import REPO, Sandbox
 from object_stores import SECRET_KEY, S3Server, s3_server
 
+from sparktf.driver.spark.ticket import command_file_systems
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.file_systems import FileSystems
 
@@ -31,10 +32,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, rows: Path) -> Iterator[S3S
 
 
 @pytest.fixture(scope="module")
-def on_s3a(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
-    """An application whose configuration has no secret: it lies in a file of Hadoop's own."""
-    assert (JARS / ".installed").exists(), "there is no S3A: make integration installs it"
-    folder = tmp_path_factory.mktemp("s3a")
+def properties(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A configuration without a secret: that lies in a file of Hadoop's own."""
+    folder = tmp_path_factory.mktemp("keys")
     provider = f"localjceks://file{folder}/keys.jceks"
     shell = "org.apache.hadoop.security.alias.CredentialShell"
     said = ["create", "fs.s3a.secret.key", "-value", SECRET_KEY, "-provider", provider]
@@ -42,6 +42,14 @@ def on_s3a(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     subprocess.run(["java", "-cp", jars, shell, *said], check=True, capture_output=True)
     properties = {**server.hadoop(), "hadoop.security.credential.provider.path": provider}
     del properties["fs.s3a.secret.key"]
+    return properties
+
+
+@pytest.fixture(scope="module")
+def on_s3a(properties: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """An application of that configuration."""
+    assert (JARS / ".installed").exists(), "there is no S3A: make integration installs it"
+    folder = tmp_path_factory.mktemp("s3a")
     conf = {f"spark.hadoop.{key}": value for key, value in properties.items()}
     conf["spark.driver.extraClassPath"] = f"{JARS}/jars/*"
     application = Application(Sandbox(folder / "app"), "local[3]", conf)
@@ -69,3 +77,12 @@ def test_spark_and_trainers_read_a_bucket_by_the_keys_of_hadoops_file(
     assert [(e.fed, e.trained) for e in outcome.done.rows] == [(ROWS, ROWS)]
     assert said in outcome.output
     assert SECRET_KEY not in outcome.output
+
+
+def test_a_command_without_a_session_finds_them_by_a_jvm_of_some_seconds(
+    properties: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = "".join(f"<property><name>{k}</name><value>{v}</value></property>" for k, v in properties.items())
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{entries}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert len(command_file_systems().open(TABLE).list(TABLE)) == 3

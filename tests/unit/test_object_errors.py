@@ -57,7 +57,11 @@ def store(answers: Answers) -> Iterator[Storage]:
         def log_message(self, *args: object) -> None:
             del args
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Quiet(ThreadingHTTPServer):
+        def handle_error(self, *args: object) -> None:
+            del args  # whoever asked has given up
+
+    with Quiet(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktf.driver.spark.driver_keys import CommandKeys
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Timeouts
 from sparktf.storage.file_systems import FileSystems
@@ -158,6 +159,39 @@ def test_keys_of_awss_own_tools_are_found(tmp_path: Path) -> None:
     assert profile_keys("b", {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "none")}) == {}
     assert environment_keys("b", {"AWS_ACCESS_KEY_ID": "a"}) == {}
     assert environment_keys("b", {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"})[f"{prefix}access.key"] == "a"
+
+
+CHAIN = "fs.s3a.aws.credentials.provider"
+SIMPLE, FROM_ENVIRONMENT, FROM_PROFILE = (
+    "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
+    "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider",
+)
+STATIC = {"fs.s3a.access.key": "static", "fs.s3a.secret.key": SECRET}
+
+
+@pytest.mark.parametrize(
+    ("properties", "key"),
+    [
+        ({}, "environment"),
+        (STATIC, "static"),
+        ({**STATIC, CHAIN: f"{SIMPLE},{FROM_ENVIRONMENT}"}, "static"),
+        ({CHAIN: f"{SIMPLE}, {FROM_ENVIRONMENT}"}, "environment"),
+        ({**STATIC, CHAIN: FROM_ENVIRONMENT}, "environment"),
+        ({**STATIC, "fs.s3a.bucket.b.aws.credentials.provider": FROM_PROFILE}, "profile"),
+        ({**STATIC, "fs.s3a.bucket.c.aws.credentials.provider": FROM_PROFILE}, "static"),
+    ],
+)
+def test_the_chain_of_providers_says_whose_keys_count(
+    properties: dict[str, str], key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "credentials").write_text("[default]\naws_access_key_id = profile\naws_secret_access_key = s\n")
+    named = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"), "AWS_SECRET_ACCESS_KEY": "s"}
+    for name, value in (named | {"AWS_ACCESS_KEY_ID": "environment"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    found = CommandKeys(HadoopConf(properties=properties)).properties("s3a://b")
+    assert s3_config("b", {**properties, **found})["access_key_id"] == key
 
 
 def test_no_text_form_shows_a_secret(tmp_path: Path) -> None:
