@@ -206,3 +206,9 @@ def test_no_text_form_shows_a_secret(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"^cannot (access|read) s3a://mine/x: ") as failed:
         storage.read_bytes("s3a://mine/x")
     assert SECRET not in repr(failed.value)
+
+
+def test_the_stores_of_paths_that_nobody_here_has_opened_are_in_use_once_they_are_noted() -> None:
+    systems = FileSystems(HadoopConf(properties=PROPERTIES))
+    systems.note(["s3a://mine/a/b=1/c", "s3a://mine/d", "/local", "hdfs://nn:8020/x", f"abfss://c@{ACCOUNT}/x"])
+    assert sorted(systems.stores()) == [f"abfss://c@{ACCOUNT}", "s3a://mine"]
