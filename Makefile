@@ -228,7 +228,7 @@ $(PARTS_OF_integration) cluster cluster-yarn secure kubernetes: $(CLASSES)
 integration integration-others: $(CONNECTORS)/.installed $(S3A)/.installed
 
 .PHONY: connectors
-connectors: $(CONNECTORS)/.installed
+connectors: $(CONNECTORS)/.installed $(S3A)/.installed
 
 # One half are all that train in the shared application of one machine; tests/integration/conftest.py marks them.
 .PHONY: integration-local
