@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparktf.driver.spark.driver_keys import CommandKeys
+from sparktf.driver.spark.driver_keys import CommandKeys, DriverKeys
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Timeouts
 from sparktf.storage.file_systems import FileSystems
@@ -14,6 +17,7 @@ from sparktf.storage.objects.clients import azure_config, s3_config
 from sparktf.storage.objects.container import container_of
 from sparktf.storage.store_keys import (
     STORE_KEYS,
+    STORE_KEYS_FILE,
     HandedKeys,
     environment_keys,
     key_file,
@@ -212,3 +216,23 @@ def test_the_stores_of_paths_that_nobody_here_has_opened_are_in_use_once_they_ar
     systems = FileSystems(HadoopConf(properties=PROPERTIES))
     systems.note(["s3a://mine/a/b=1/c", "s3a://mine/d", "/local", "hdfs://nn:8020/x", f"abfss://c@{ACCOUNT}/x"])
     assert sorted(systems.stores()) == [f"abfss://c@{ACCOUNT}", "s3a://mine"]
+
+
+def test_what_the_driver_starts_finds_its_secrets_and_nobody_else_can_read_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(STORE_KEYS_FILE, "/nowhere")
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    session: Any = None  # nothing here is the JVM's
+    keys = DriverKeys(session, HadoopConf(properties=PROPERTIES), lambda: 0.0)
+    assert keys_here().properties("s3a://mine") == {}
+    found = keys.properties("s3a://mine")
+    assert keys_here().properties("s3a://mine") == found
+    assert found["fs.s3a.bucket.mine.secret.key"] == f"{SECRET}-mine"
+    place = Path(os.environ[STORE_KEYS_FILE])
+    assert (place.stat().st_mode & 0o777, place.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    keys.properties(f"abfss://c@{ACCOUNT}")
+    assert f"fs.azure.account.key.{ACCOUNT}" in keys_here().properties("any")
+    del keys
+    gc.collect()
+    assert not place.exists()

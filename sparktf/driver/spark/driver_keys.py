@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
@@ -23,8 +24,11 @@ from sparktf.errors import PreflightError
 from sparktf.hadoop import HadoopConf
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
+from sparktf.storage.credentials import own_token_path, write_token_file
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.store_keys import (
+    STORE_KEYS,
+    STORE_KEYS_FILE,
     environment_keys,
     key_file,
     keys_edition,
@@ -133,7 +137,10 @@ class CommandKeys(_FoundKeys):
 
 
 class DriverKeys(_FoundKeys):
-    """See `StoreKeys`: those of the driver, whose JVM may have S3A; thread-safe."""
+    """See `StoreKeys`: those of the driver, whose JVM may have S3A; thread-safe.
+
+    They are in a file of this process's own, too, for the processes that it starts: they find it by `STORE_KEYS_FILE`.
+    """
 
     def __init__(self, spark: SparkSession, hadoop: HadoopConf, now_s: Callable[[], float]) -> None:
         """Asks nobody yet.
@@ -146,6 +153,14 @@ class DriverKeys(_FoundKeys):
         self._now_s = now_s
         self._buckets: dict[str, BucketCredentials] = {}
         self._looked_s = float("-inf")
+        self._path = Path(own_token_path(self)).with_name(STORE_KEYS)
+        self._written = b""
+
+    def properties(self, store: str) -> Mapping[str, str]:
+        with self._lock:
+            found = super().properties(store)
+            self._write()
+            return found
 
     def edition(self) -> str:
         with self._lock:
@@ -155,12 +170,20 @@ class DriverKeys(_FoundKeys):
                     # Where none can be had now, the present ones may hold on; if not, the store says so.
                     with suppress(Py4JError, OSError):
                         self._found[store] = self._look(store)
+                self._write()
             return keys_edition(key_file(_joined(self._found)))
 
     def content(self, stores: list[str]) -> bytes:
         """Returns the present secrets of some stores: a file of them, for the nodes."""
         self.edition()
         return key_file(_joined({store: self.properties(store) for store in stores}))
+
+    def _write(self) -> None:
+        content = key_file(_joined(self._found))
+        if content != self._written:
+            write_token_file(self._path, content)
+            self._written = content
+            os.environ[STORE_KEYS_FILE] = str(self._path)
 
     def _read_providers(self, path: str) -> Mapping[str, str]:
         return provided_secrets(self._spark, path)
