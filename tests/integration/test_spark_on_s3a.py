@@ -11,7 +11,7 @@ import pytest
 from integration.application import Application
 from integration.rows import job
 from integration.sandbox import REPO, Sandbox
-from object_stores import SECRET_KEY, S3Server, s3_server
+from object_stores import ACCESS_KEY, SECRET_KEY, S3Server, s3_server
 
 from sparktf.driver.spark.ticket import command_file_systems
 from sparktf.hadoop import HadoopConf
@@ -19,15 +19,20 @@ from sparktf.storage.file_systems import FileSystems
 
 ROWS = 600
 TABLE = "s3a://lakes/table"
+CHAINED = "s3a://chained/table"
+"""In a bucket whose keys a class gives that only a JVM with S3A loads, as that of an assumed role."""
+
+PROVIDER = "software.amazon.awssdk.auth.credentials.SystemPropertyCredentialsProvider"
 JARS = REPO / ".s3a"
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, rows: Path) -> Iterator[S3Server]:
     with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        storage = FileSystems(HadoopConf(properties=server.hadoop())).open(TABLE)
-        for file in sorted(rows.iterdir()):
-            storage.upload(file, f"{TABLE}/{file.name}")
+        systems = FileSystems(HadoopConf(properties=server.hadoop()))
+        for table in (TABLE, CHAINED):
+            for file in sorted(rows.iterdir()):
+                systems.open(table).upload(file, f"{table}/{file.name}")
         yield server
 
 
@@ -51,6 +56,8 @@ def on_s3a(properties: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
     assert (JARS / ".installed").exists(), "there is no S3A: make integration installs it"
     folder = tmp_path_factory.mktemp("s3a")
     conf = {f"spark.hadoop.{key}": value for key, value in properties.items()}
+    conf["spark.hadoop.fs.s3a.bucket.chained.aws.credentials.provider"] = PROVIDER
+    conf["spark.driver.defaultJavaOptions"] = f"-Daws.accessKeyId={ACCESS_KEY} -Daws.secretAccessKey={SECRET_KEY}"
     conf["spark.driver.extraClassPath"] = f"{JARS}/jars/*"
     application = Application(Sandbox(folder / "app"), "local[3]", conf)
     try:
@@ -64,8 +71,9 @@ def on_s3a(properties: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
     [
         ({"path": TABLE, "mode": "spark"}, "read through Spark, data.mode: spark asks for it"),
         ({"sql": f"SELECT * FROM parquet.`{TABLE}`"}, "read directly by the trainers, a plain scan of 3 Parquet files"),
+        ({"path": CHAINED}, "read directly by the trainers, all Parquet files at data.path"),
     ],
-    ids=["spark", "scan"],
+    ids=["spark", "scan", "chained"],
 )
 def test_spark_and_trainers_read_a_bucket_by_the_keys_of_hadoops_file(
     on_s3a: Application, data: dict[str, str], said: str, request: pytest.FixtureRequest

@@ -67,7 +67,8 @@ class BucketCredentials:
         """
         self._bucket = bucket
         conf = java().org.apache.hadoop.fs.s3a.S3AUtils.propagateBucketOptions(hadoop_of(spark), bucket)
-        java().org.apache.hadoop.fs.s3a.S3AUtils.patchSecurityCredentialProviders(conf)
+        paths = [str(conf.get(key) or "") for key in ("fs.s3a.security.credential.provider.path", PROVIDERS)]
+        conf.set(PROVIDERS, ",".join(filter(None, paths)))
         factory: Java = java().org.apache.hadoop.fs.s3a.auth.CredentialProviderListFactory
         self._providers = factory.createAWSCredentialProviderList(java().java.net.URI(f"s3a://{bucket}"), conf)
 
