@@ -158,7 +158,7 @@ class _Look:
 
 
 class RoomLeft(NamedTuple):
-    """What the cluster manager's hosts had free, at one moment."""
+    """The room that the cluster manager had on its hosts at one moment."""
 
     fits: bool  # Whether there was room for another node
     text: str
