@@ -111,7 +111,6 @@ def assert_shown(
     )
     (folder / "core-site.xml").write_text(f"<configuration>{properties}</configuration>")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
-    assert main(["runs", RUNS]) == 0
-    assert "r" in capsys.readouterr().out
-    assert main(["show", f"{RUNS}/t/r"]) == 0
-    assert "published" in capsys.readouterr().out
+    for command, told in ((["runs", "t"], "done"), (["show", "t/r"], "done"), (["models", "t"], "current")):
+        assert main([*command, "--output", RUNS]) == 0
+        assert told in capsys.readouterr().out
