@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from object_stores import S3Server, s3_server
+from object_stores import S3Server
 
 from sparktf.errors import ConfigError, StorageExistsError, StorageUnavailableError
 from sparktf.hadoop import HadoopConf
@@ -20,16 +20,9 @@ NOW_S = 1.8e9
 OURS = Marker(name="churn", version="14", job="app-1")
 
 
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        storage = open_store(server)
-        storage.write_bytes("s3a://bucket/made", b"")
-        yield storage
-
-
-def open_store(server: S3Server) -> Storage:
-    return FileSystems(HadoopConf(properties=server.hadoop())).open(ROOT)
+@pytest.fixture
+def storage(s3_store: S3Server) -> Storage:
+    return FileSystems(HadoopConf(properties=s3_store.hadoop())).open(ROOT)
 
 
 def writer(storage: Storage, content: str, files: int = 3) -> Callable[[str], None]:
