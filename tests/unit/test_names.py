@@ -39,7 +39,7 @@ def test_names_are_stored_and_read_whatever_their_number(count: int) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"x", b'{"names": 1, "swaps": [], "gone": false}'])
 def test_what_is_no_names_is_told_from_them(content: bytes) -> None:
-    with pytest.raises(ValueError, match="^no names of a folder: "):
+    with pytest.raises(ValueError, match=r"^no names of a folder: "):
         read_content(content)
 
 
