@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import pytest
 from contenders import LIMIT_S, Contender, Nth, Way, fails, happens_twice, loses_the_answer, outcome
@@ -16,7 +17,7 @@ from watched_store import ROOT, WatchedStore
 from sparktf.errors import SparkTFError
 from sparktf.published.serving import CURRENT, ModelManifest, Serving
 from sparktf.rundir import RunDirectory
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, Tag
 from sparktf.storage.names.named_storage import NamedStorage
 from sparktf.storage.transactions.checkpoints import MANIFEST, read_manifest
 from sparktf.wire.uploads import StagedFile
@@ -71,7 +72,8 @@ def _is_frozen(nth: int) -> bool:
     ended = outcome(old.live)
     assert ended is None or isinstance(ended, SparkTFError), f"at {nth}: {ended!r}"
     if way.struck:
-        new.write(" again")
+        assert view(memory).read_bytes(RUN.result) == b"new", f"frozen at request {nth}"
+        assert outcome(lambda: new.write(" again")) is None, f"frozen at request {nth}"
         assert view(memory).read_bytes(RUN.result) == b"new again", f"frozen at request {nth}"
     return way.struck
 
@@ -191,3 +193,25 @@ def test_a_publisher_that_is_frozen_at_any_request_acts_upon_nothing_that_it_saw
         if not way.struck:
             assert nth > 30
             return
+
+
+def _whatever_is_there(self: WatchedStore, path: str, content: bytes, tag: Tag | None) -> Tag | None:
+    self.write_bytes(path, content)
+    return self.tag_of(path)
+
+
+def _without_a_fence(self: NamedStorage, path: str, content: bytes, inside: str) -> bool:
+    self.write_bytes(path, content)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("guard", "instead"),
+    [
+        ("watched_store.WatchedStore.put_tagged", _whatever_is_there),
+        ("sparktf.storage.names.named_storage.NamedStorage.write_if", _without_a_fence),
+    ],
+)
+def test_without_a_guard_an_owner_that_was_frozen_is_noticed(guard: str, instead: Callable[..., Any]) -> None:
+    with mock.patch(guard, instead), pytest.raises(AssertionError, match="frozen at request"):
+        test_an_owner_that_is_frozen_at_any_request_changes_nothing_of_what_its_successor_has()
