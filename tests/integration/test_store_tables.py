@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 from object_stores import S3Server
+from pyspark.sql import SparkSession
 
+from sparktf import tfrecords
 from sparktf.errors import ConfigError, StorageExistsError, StorageUnavailableError
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Storage
@@ -104,3 +106,14 @@ def test_records_replace_a_folder_only_when_told_to(storage: Storage) -> None:
         folder.put(aside, replaces=False)
     assert read(storage, f"{ROOT}/records") == ["second"] * 3
     assert not [e.path for e in storage.list(ROOT) if e.path.rpartition("/")[2].startswith("_")]
+
+
+def test_a_dataframe_is_written_as_records_and_read_again(s3_store: S3Server, spark: SparkSession) -> None:
+    for key, value in s3_store.hadoop().items():
+        spark._jsc.hadoopConfiguration().set(key, value)
+    path = "s3a://bucket/examples"
+    assert tfrecords.write(spark.range(90).repartition(3), path) == 90
+    with pytest.raises(ConfigError, match="exists already"):
+        tfrecords.write(spark.range(5), path)
+    assert tfrecords.write(spark.range(60).repartition(2), path, mode="overwrite") == 60
+    assert sorted(row.id for row in tfrecords.read(spark, path).collect()) == list(range(60))
