@@ -215,3 +215,19 @@ def _without_a_fence(self: NamedStorage, path: str, content: bytes, inside: str)
 def test_without_a_guard_an_owner_that_was_frozen_is_noticed(guard: str, instead: Callable[..., Any]) -> None:
     with mock.patch(guard, instead), pytest.raises(AssertionError, match="frozen at request"):
         test_an_owner_that_is_frozen_at_any_request_changes_nothing_of_what_its_successor_has()
+
+
+def test_a_row_of_the_history_is_replaced_only_while_the_fence_stands() -> None:
+    memory = MemoryStore()
+    old, new = (Contender(name, view(memory), RUN) for name in ("old", "new"))
+    history = f"{ROOT}/runs/_runs/name=t/r.parquet"
+    old.begin()
+    old.fence.put(history, b"by the old one")
+    assert view(memory).read_bytes(history) == b"by the old one"
+    written = old.fence.prepare(history, b"by the old one, late")
+    new.clock.advance(LIMIT_S * 3)
+    old.beside(new)
+    new.begin(wait=True)
+    new.fence.put(history, b"by the new one")
+    assert isinstance(outcome(lambda: old.fence.show(written, history)), SparkTFError)
+    assert view(memory).read_bytes(history) == b"by the new one"
