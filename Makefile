@@ -75,7 +75,7 @@ REPORTS_MORE := $(patsubst %,$(TIMES)/more-%.xml,$(call PARTED,$(SUITES_MORE)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
 AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1
-BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py benchmarks/predict_rows.py benchmarks/stores.py,$(wildcard benchmarks/*.py)))
+BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py benchmarks/predict_rows.py benchmarks/stores.py benchmarks/store_runs.py,$(wildcard benchmarks/*.py)))
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
 unexport SPARK_HOME SPARK_CONF_DIR HADOOP_CONF_DIR YARN_CONF_DIR PYTHONHOME
@@ -317,6 +317,7 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 .PHONY: bench-stores
 bench-stores: $(VENV)/.dev
 	@PYTHONPATH=$(CURDIR)/tests $(PY) benchmarks/stores.py $(ARGS)
+	@PYTHONPATH=$(CURDIR)/tests $(PY) benchmarks/store_runs.py
 
 .PHONY: bench-predict
 bench-predict: java $(VENV)/.dev

@@ -13,7 +13,11 @@ from integration.rows import job, write_rows
 from integration.sandbox import REPO, Sandbox
 from integration.session import session
 from integration.watch import Watch
+from object_stores import S3Server, s3_server
 from pyspark.sql import SparkSession
+
+from sparktf.hadoop import HadoopConf
+from sparktf.storage.file_systems import FileSystems
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -46,6 +50,15 @@ def _application(folder: Path, master: str, conf: Mapping[str, str] | None = Non
         left = application.close()
     assert not left
     assert not application.sandbox.leftovers()
+
+
+@pytest.fixture(scope="session")
+def s3_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server with a bucket of the name "bucket", in which each test has folders of its own; some kill it."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        made = FileSystems(HadoopConf(properties=server.hadoop())).open("s3a://bucket/x")
+        made.write_bytes("s3a://bucket/made", b"")
+        yield server
 
 
 @pytest.fixture(scope="module")
