@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sparktf.config.job import JobConfig
-from sparktf.doctor.diagnosis import Diagnosis, fine, stop
+from sparktf.doctor.diagnosis import Diagnosis, fine, note, stop
 from sparktf.doctor.node_verdicts import judge_gang
 from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.driver.spark.yarn_settings import containers
@@ -51,6 +51,8 @@ def ask_nodes(config: JobConfig, beside: Path) -> list[Diagnosis]:
     master = master_to_submit_to(config)
     if master.runs_in_driver:
         return [fine("nodes", f"they are threads and processes of the driver's own machine, in {master.url}")]
+    if master.address_in and config.submit.deploy_mode == "cluster":  # a network of their own, that leads not here
+        return [note("nodes", "not looked at: this look's driver is here, and the pods of a run's executors elsewhere")]
     asked, programs = _as_asked(with_proxy_user(config)), find_programs()
     manager = manager_of(master)
     with tempfile.TemporaryDirectory(prefix="sparktf-doctor-") as named:
@@ -136,7 +138,7 @@ class _Look:
     def _last_words(self) -> str:
         said = [line.strip() for line in self._said if line.strip() and not line.lstrip().startswith(("at ", "... "))]
         causes = [line for line in said if "Exception" in line or "Error" in line]
-        return told((causes or said or ["nothing"])[-1])
+        return told((causes or said or ["nothing"])[-1].lstrip(": "))
 
     def _stop(self, process: SparkSubmit) -> None:
         """Ends the application: in order if its driver is at work, else by YARN."""
@@ -158,8 +160,9 @@ def room_of(manager: ClusterManager, config: JobConfig) -> str:
         return ""
     most = max(hosts, key=lambda host: (min(host.free_vcores, config.submit.executor_cores), host.free_mib))
     needed_mib = containers(config)[0].allocated_mib(manager.step_mib)
+    if most.free_mib >= needed_mib and most.free_vcores >= config.submit.executor_cores:
+        return f"{manager.name} had room for another on {most.host}: see the queue's limits, and the executors' logs"
     return (
-        f"{manager.name}'s host with the most room, {most.host}, had {most.free_mib:,} MiB and "
-        f"{most.free_vcores} vcores free, "
-        f"and each node takes {needed_mib:,} MiB and {config.submit.executor_cores}"
+        f"{manager.name}'s host with the most room, {most.host}, had {most.free_mib:,} MiB and {most.free_vcores} "
+        f"vcores free, and each node takes {needed_mib:,} MiB and {config.submit.executor_cores}"
     )

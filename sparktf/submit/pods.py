@@ -1,4 +1,4 @@
-"""What a submission knows of its pods before there are any."""
+"""The settings of a submission's pods, before there are any."""
 
 from __future__ import annotations
 
