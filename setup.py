@@ -41,8 +41,8 @@ REQUIRES = [
 LEGACY_KERAS = ["tf_keras~=2.21.0"]
 KERBEROS = ["gssapi>=1.9,<2"]  # logins to YARN's web server without a JVM, from any kind of ticket cache
 # The logs of tables at a path, where Spark has no connector for them.
-DELTA = ["deltalake>=1.2,<2"]
-ICEBERG = ["pyiceberg>=0.10,<0.13"]
+DELTA = ["deltalake>=1.6,<2"]
+ICEBERG = ["pyiceberg>=0.12,<0.13"]
 MLFLOW = ["mlflow-skinny>=3.1,<4"]  # the client alone: the whole brings a server, and pins NumPy, PyArrow and more
 # As an engine; its 2.2.5 imports pkg_resources, which newer setuptools have not.
 TENSORFLOWONSPARK = ["tensorflowonspark==2.2.5", "six>=1.16,<2", "setuptools<81"]

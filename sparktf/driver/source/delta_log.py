@@ -51,7 +51,9 @@ def read_delta_log(
     with tempfile.TemporaryDirectory() as scratch:
         table = _open(systems.open(root), root, Path(scratch), wanted, called, missing)
         _check(table, called)
-        added = [{**entry, "path": unquote(entry["path"])} for entry in pa.table(table.get_add_actions()).to_pylist()]
+        told = pa.table(table.get_add_actions())
+        told = told.select([name for name in ("path", "partition") if name in told.column_names])  # no statistics
+        added = [{**entry, "path": unquote(entry["path"])} for entry in told.to_pylist()]
     if not added:
         raise EmptySourceError(f"{called}: version {table.version()} has no file")
     schema = StructType.fromJson(json.loads(table.schema().to_json()))
