@@ -149,7 +149,6 @@ def _train(config: JobConfig, run_id: str | None, wait: bool, started: list[Spar
 
 
 def _look(config: JobConfig, file: Path, started: list[SparkSession]) -> None:
-    found = NodesFound()
     try:
         spark = _session(config, started)
         with _needed():
@@ -157,10 +156,9 @@ def _look(config: JobConfig, file: Path, started: list[SparkSession]) -> None:
 
         found = look_at_nodes(spark, config)
     except SparkTFError as error:
-        found = NodesFound(error=told(words_of_error(error)))
+        file.write_text(NodesFound(error=told(words_of_error(error))).model_dump_json(), encoding="utf-8")
         raise
-    finally:
-        file.write_text(found.model_dump_json(), encoding="utf-8")
+    file.write_text(found.model_dump_json(), encoding="utf-8")
 
 
 def _check_tensorflow(config: JobConfig) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sparktf.config.job import JobConfig
-from sparktf.doctor.diagnosis import Diagnosis, fine, stop
+from sparktf.doctor.diagnosis import Diagnosis, fine, note, stop
 from sparktf.doctor.node_verdicts import judge_gang
 from sparktf.driver.spark.masters import master_to_submit_to
 from sparktf.driver.spark.yarn_settings import containers
 from sparktf.knobs import KNOBS
-from sparktf.submit.cluster_manager import YarnManager, manager_of
+from sparktf.submit.cluster_manager import ClusterManager, manager_of
 from sparktf.submit.environment import Programs, find_programs, spark_environment, with_proxy_user
 from sparktf.submit.line import submit_line
 from sparktf.submit.process import SparkSubmit
@@ -51,6 +51,8 @@ def ask_nodes(config: JobConfig, beside: Path) -> list[Diagnosis]:
     master = master_to_submit_to(config)
     if master.runs_in_driver:
         return [fine("nodes", f"they are threads and processes of the driver's own machine, in {master.url}")]
+    if master.address_in and config.submit.deploy_mode == "cluster":  # a network of their own, that leads not here
+        return [note("nodes", "not looked at: this look's driver is here, and the pods of a run's executors elsewhere")]
     asked, programs = _as_asked(with_proxy_user(config)), find_programs()
     manager = manager_of(master)
     with tempfile.TemporaryDirectory(prefix="sparktf-doctor-") as named:
@@ -59,7 +61,7 @@ def ask_nodes(config: JobConfig, beside: Path) -> list[Diagnosis]:
         file = folder / "nodes.json"
         line = submit_line(asked, shipment, None, programs, looks=file)
         environment = spark_environment(programs, log4j_in(folder), in_cluster=False)
-        look = _Look(asked, config, programs, environment, file, None if manager is None else manager())
+        look = _Look(asked, config, programs, environment, file, None if manager is None else manager(asked))
         return look.to_the_end(line)
 
 
@@ -80,7 +82,7 @@ class _Look:
     programs: Programs
     environment: Mapping[str, str]
     file: Path
-    manager: YarnManager | None
+    manager: ClusterManager | None
     _said: deque[str] = field(default_factory=lambda: deque(maxlen=200))
     _room: str = ""
 
@@ -105,7 +107,7 @@ class _Look:
         room_s = float("-inf")
         while process.wait(KNOBS.submit_poll_s) is None:
             now_s = time.monotonic()
-            if process.report.state == "ACCEPTED":
+            if process.report.waits:
                 accepted_s = accepted_s or now_s
                 if now_s - accepted_s >= limit_s:
                     return self._not_started(process, limit_s)
@@ -119,10 +121,11 @@ class _Look:
         report = process.report
         words = self.manager.words_on(report.application) if self.manager is not None else None
         why = " ".join((words or report.diagnostics or "nothing").split())
-        queue = self.asked.submit.queue
+        manager = self.manager
+        name, place = ("Spark", self.asked.submit.master) if manager is None else (manager.name, manager.place)
         return told(
-            f"YARN's queue {queue} did not start {report.application} within {limit_s:g} s; it is killed. "
-            f"YARN says: {why}"
+            f"{name}'s {place} did not start {report.application} within {limit_s:g} s; it is killed. "
+            f"{name} says: {why}"
         )
 
     def _judged(self, process: SparkSubmit) -> list[Diagnosis]:
@@ -135,29 +138,31 @@ class _Look:
     def _last_words(self) -> str:
         said = [line.strip() for line in self._said if line.strip() and not line.lstrip().startswith(("at ", "... "))]
         causes = [line for line in said if "Exception" in line or "Error" in line]
-        return told((causes or said or ["nothing"])[-1])
+        return told((causes or said or ["nothing"])[-1].lstrip(": "))
 
     def _stop(self, process: SparkSubmit) -> None:
         """Ends the application: in order if its driver is at work, else by YARN."""
-        if process.report.state != "ACCEPTED":
+        if not process.report.waits:
             process.interrupt()
             if process.wait(KNOBS.driver_stop_s) is not None and (self.manager is None or process.report.has_started):
                 return
         if not process.report.application:
             process.kill()  # and it may have got as far as an application meanwhile
         if process.report.application and self.manager is not None:
-            self.manager.kill(process.report.application, self.programs, self.environment)
+            self.manager.kill(process.report, self.programs, self.environment)
             process.wait(KNOBS.clean_up_s)
 
 
-def room_of(manager: YarnManager, config: JobConfig) -> str:
-    """Returns how much the host of YARN's with the most room has, beside what a node needs; "" if it does not tell."""
-    hosts = manager.hosts()
+def room_of(manager: ClusterManager, config: JobConfig) -> str:
+    """Returns how much the host with the most room has, beside what a node needs; "" if it does not tell."""
+    hosts = manager.hosts() if manager.tells_room else None
     if not hosts:
         return ""
     most = max(hosts, key=lambda host: (min(host.free_vcores, config.submit.executor_cores), host.free_mib))
     needed_mib = containers(config)[0].allocated_mib(manager.step_mib)
+    if most.free_mib >= needed_mib and most.free_vcores >= config.submit.executor_cores:
+        return f"{manager.name} had room for another on {most.host}: see the queue's limits, and the executors' logs"
     return (
-        f"YARN's host with the most room, {most.host}, had {most.free_mib:,} MiB and {most.free_vcores} vcores free, "
-        f"and each node takes {needed_mib:,} MiB and {config.submit.executor_cores}"
+        f"{manager.name}'s host with the most room, {most.host}, had {most.free_mib:,} MiB and {most.free_vcores} "
+        f"vcores free, and each node takes {needed_mib:,} MiB and {config.submit.executor_cores}"
     )

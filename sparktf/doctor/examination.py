@@ -16,7 +16,7 @@ from rich.text import Text
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
 from sparktf.config.submit import KEYTAB
-from sparktf.console.plain_console import PlainConsole
+from sparktf.console.plain_console import PlainConsole, say
 from sparktf.doctor import hadoop_cluster, this_machine
 from sparktf.doctor.asked_nodes import ask_nodes
 from sparktf.doctor.diagnosis import Diagnoses, Diagnosis, Mark, failed_look, fine, note, stop, verdict_on
@@ -77,6 +77,7 @@ def doctor(
         *diagnoses, last = diagnoses
         if not json:
             _show(diagnoses)
+            say("asking the nodes by a small Spark application; Ctrl-C gives back what it holds")
         of_nodes = _looked_at_nodes(job, Path(config).absolute().parent, diagnoses, last)
         diagnoses += of_nodes
     else:

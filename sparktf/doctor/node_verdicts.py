@@ -80,26 +80,20 @@ def _lacks(node: NodeFound) -> list[str]:
 
 
 def _too_few(found: NodesFound, reserve_s: float, room: str) -> str:
-    came = f"{len(found.nodes)} of {found.wanted}"
-    where = f" (on {_hosts(found.nodes)})" if found.nodes else ""
-    if found.wanted and found.waited_s and len(found.executors) >= found.wanted:
-        return (
-            f"{came} came within {found.waited_s:.0f} s{where}, though there are executors on "
-            f"{_named(found.executors)}: their tasks do not reach the driver at {found.control}, or do not start: let "
-            "cluster.control_port pass from there, and see the executors' logs"
-        )
-    if found.error and not found.waited_s:
+    if found.error:
         return found.error
-    if "nodes came within" not in found.error:  # not a matter of time
-        return found.error or f"{came} came"
+    where = f" (on {_hosts(found.nodes)})" if found.nodes else ""
+    told = f"of {found.wanted} nodes on {found.place}, {len(found.nodes)} came within {found.waited_s:.0f} s{where}"
+    if len(found.executors) >= found.wanted:
+        return (
+            f"{told}, though there are executors on {_named(found.executors)}: their tasks do not reach the driver at "
+            f"{found.control}, or do not start: let cluster.control_port pass from there, and see the executors' logs"
+        )
+    ways = ["free some executors", "lower cluster.workers"]
+    if reserve_s > found.waited_s:
+        ways.append(f"see whether more come within timeouts.reserve ({reserve_s:g} s), as long as a run waits")
     known = f"; {room}" if room else ""
-    longer = (
-        f", or wait longer than this look: timeouts.reserve is {reserve_s:g} s" if reserve_s > found.waited_s else ""
-    )
-    return (
-        f"{came} came within {found.waited_s:.0f} s{where} on {found.place}{known}: free some executors, lower "
-        f"cluster.workers{longer}"
-    )
+    return f"{told}{known}: {', or '.join(ways)}"
 
 
 def judge_hosts(config: JobConfig, nodes: Sequence[NodeFound]) -> Diagnosis:

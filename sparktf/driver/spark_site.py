@@ -163,6 +163,8 @@ class SparkSite:
         self, config: JobConfig, plan: Plan, settings: AgentSettings, voice: Voice
     ) -> SparkAgents | ClusterAgents:
         """See `Site`."""
+        # Of a run that goes on, nobody here has looked at the data: the plan is stored.
+        self.file_systems.note((*plan.files, *filter(None, (config.output.path, config.train.init_path))))
         count, hosts = config.cluster.nodes, list[str]()
         if self._slots.dynamic:  # Spark asks for the executors, as many as the agents fill, where they are wanted
             hosts = self._wanted_hosts(config, plan)

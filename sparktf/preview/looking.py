@@ -154,6 +154,8 @@ class _Look:
         with self.found.part():
             manager = managed_by(self.config)
             if not manager.tells_room:
+                with self.found.part():
+                    manager.check()
                 manager.wait(lambda left_s: None, within_s=0.0)
                 return room_elsewhere(self.config, self.slots)
             hosts = manager.hosts()

@@ -209,6 +209,21 @@ class Storage(Protocol):
         """
         del folder, last
 
+    def write_if(self, path: str, content: bytes, inside: str) -> bool | None:
+        """Writes a small file as `write_bytes` does, if another folder is there in the same moment.
+
+        Args:
+            inside: Path of that folder, in the one that `keep_names` has made, as `path` is.
+
+        Returns:
+            Whether it was; None where a file is written aside instead, and renamed into that folder and out of it.
+
+        Raises:
+            StorageError: the storage failed.
+        """
+        del path, content, inside
+        return None
+
     def delete_if(self, folder: str, inside: str) -> bool | None:
         """Deletes a folder that `keep_names` has made, in one step, if another one is still there inside of it.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import threading
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -104,8 +105,14 @@ class FileSystems:
             storage = self._named.setdefault(store.root, NamedStorage(store))
         return storage if deadline_s is None else storage.patient(deadline_s)
 
+    def note(self, paths: Iterable[str]) -> None:
+        """Counts the object stores of some paths, as `normalise` spells them, among those that are in use."""
+        roots = {"/".join(path.split("/", 3)[:3]) for path in paths if _scheme(path) in OBJECT_SCHEMES}
+        for root in roots:
+            self.open(root)
+
     def stores(self) -> list[str]:
-        """Returns the containers of object stores that have been opened: "s3a://bucket"."""
+        """Returns the containers of object stores that are in use: "s3a://bucket"."""
         with self._lock:
             return [cluster for cluster in self._clusters if _scheme(cluster) in OBJECT_SCHEMES]
 

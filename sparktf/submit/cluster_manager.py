@@ -13,6 +13,7 @@ from sparktf.config.job import JobConfig
 from sparktf.driver.spark.masters import Kubernetes, Master, Yarn, master_of
 from sparktf.knobs import KNOBS
 from sparktf.submit.environment import Programs, hadoop_conf_dir
+from sparktf.submit.pods import check_output_is_shared
 from sparktf.submit.process import ApplicationReport, kill_application, kill_submission
 from sparktf.submit.resource_managers import read_resource_managers
 from sparktf.submit.yarn import ResourceManagerApi, YarnHost, check_submission, wait_for_any, wait_for_resource_manager
@@ -140,7 +141,7 @@ class KubernetesManager:
 
     def __init__(self, config: JobConfig) -> None:
         """Asks for nothing yet."""
-        self._master = config.submit.master
+        self._config, self._master = config, config.submit.master
         self.place = f"namespace {config.submit.conf.get(_NAMESPACE, config.submit.kubernetes.namespace)}"
 
     def wait(self, waiting: Callable[[float], None], within_s: float = KNOBS.resource_manager_wait_s) -> None:
@@ -150,7 +151,8 @@ class KubernetesManager:
             wait_for_any([server], f"{self.entry} cannot be reached at {{}}: is that its address?", waiting, within_s)
 
     def check(self) -> None:
-        """Has nothing to ask: quotas and limits show when pods are made."""
+        """See `ClusterManager`. Raises as `check_output_is_shared`; quotas and limits show when pods are made."""
+        check_output_is_shared(self._config)
 
     def hosts(self) -> Sequence[YarnHost] | None:
         """Returns None."""

@@ -56,7 +56,7 @@ class NodeFound(Message):
 
 
 class NodesFound(Message):
-    """All that a driver has found; what it could not find out is told by `error`."""
+    """All that a driver has found."""
 
     place: str = ""  # Spark's master, and the queue
     control: str = ""  # The address of the driver's control server
@@ -65,4 +65,4 @@ class NodesFound(Message):
     nodes: tuple[NodeFound, ...] = ()
     executors: tuple[str, ...] = ()  # The hosts of Spark's executors, once the nodes had come or not
     versions: dict[str, str] = {}  # Of the driver
-    error: str = ""  # As a run tells it
+    error: str = ""  # Why a run would be refused, as it tells it; that fewer came than are wanted is none

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -92,12 +93,18 @@ def test_nodes_are_asked_and_what_would_stop_a_run_on_them_is_told_with_whom_it_
         "model": "weekly:build",
         "data": {"path": "/lake", "inputs": {"x": "x"}, "targets": {"y": "y"}},
         "output": {"path": "/doctor/runs"},
-        # One node a host; beside the ApplicationMaster, there is room for one less than there are hosts.
-        "cluster": {"workers": hadoop.config.hosts, "trainer_memory_mib": 2304, "placement": "any"},
-        "timeouts": {"reserve": 10},
-        "submit": {"deploy_mode": "client", "executor_memory_mib": 512, "conf": SMALL_CONF},
+        "cluster": {"workers": 2, "trainer_memory_mib": 2304, "placement": "any", "node_ports": "30000-30009"},
+        "submit": {"executor_memory_mib": 512, "conf": SMALL_CONF},
     }
+    text = yaml.safe_dump(config)
     named = {**environment_of(hadoop), "PYSPARK_PYTHON": odd_python(tmp_path), "PYSPARK_DRIVER_PYTHON": sys.executable}
-    code, found = looked(hadoop, tmp_path, "--nodes", text=yaml.safe_dump(config), **named)
-    print(found)
-    assert code == 3
+    code, found = looked(hadoop, tmp_path, "--nodes", text=text, **named)
+    assert code == 2
+    assert [subject for subject, (mark, _) in found.items() if mark == "stop"] == ["nodes"], found
+    odd, lacks = found["nodes"][1].split("; ")
+    assert re.match(r"on host\d\S*: tensorflow 2\.19\.0, but the driver has 2\.\d+", odd)
+    assert re.match(r"on host\d\S*: the model imports seasons, which \S*python\S* lacks: install", lacks)
+    assert odd.partition(":")[0] == lacks.partition(":")[0], "of one host alone"
+    assert re.match(r"at least [\d,]+ MiB of disk free \(\S+ on host\d", found["hosts"][1])
+    assert re.match(r"all reach the driver here at edge\S+:\d+, and each other at .*30000-30009", found["network"][1])
+    assert all(application.has_ended for application in hadoop.yarn.applications())

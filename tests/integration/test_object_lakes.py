@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import convert_to_deltalake
 from integration.application import Application
@@ -14,6 +15,7 @@ from integration.sandbox import Sandbox
 from integration.weights import weights_of
 from object_stores import ACCESS_KEY, SECRET_KEY, S3Server, s3_server
 
+from sparktf.feed.formats.example_writer import record_bytes
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.file_systems import FileSystems
 
@@ -82,3 +84,24 @@ def test_a_table_in_a_bucket_gives_the_digits_of_the_same_table_on_a_disk(
     said = b"".join(file.read_bytes() for file in files) + sandbox.executor_logs().encode()
     assert SECRET_KEY.encode() not in said
     assert ACCESS_KEY.encode() not in said
+
+
+def test_records_in_a_bucket_are_read_and_kept_and_the_data_is_measured(
+    stores: Application, server: S3Server, rows: Path
+) -> None:
+    path = "s3a://lakes/records"
+    storage = FileSystems(HadoopConf(properties=server.hadoop())).open(path)
+    for i, file in enumerate(sorted(rows.iterdir())):
+        records = b"".join(bytes(record_bytes(batch)) for batch in pq.read_table(file).to_batches())
+        storage.write_bytes(f"{path}/day=2026-11-2{i}/part.tfrecord", records)
+    config = job(Path("x"), stores.sandbox.runs, "cases.watched:build", name="records", train={"epochs": 3})
+    config["data"] |= {
+        "path": path,
+        "format": "tfrecord",
+        "cache": "disk",
+        "checks": {"refuse": {"rows": [ROWS, ROWS]}},
+    }
+    config["data"] |= {"validation": {"where": "day = '2026-11-21'"}}
+    found = stores.train(config, "r").done
+    assert [(e.planned, e.fed, e.trained) for e in found.rows] == [(ROWS - 90,) * 3] * 3
+    assert (Path(found.path) / "statistics.json").exists()

@@ -79,7 +79,7 @@ def test_a_night_whose_driver_and_server_are_killed_and_which_is_submitted_twice
             held = [node.pid for node in watch.held(2)]
             wait_for("a commit", lambda: steps(server, run), within_s=60)
             refused = submit(two, server, config)
-            assert refused.wait(within_s=120) == int(Verdict.REFUSED), two.report()
+            assert refused.wait(within_s=120) == int(Verdict.OWNED), two.report()
             assert "run t/r is owned by application " in "\n".join(refused.output())
             one.family.kill()
             killed.wait(within_s=60)

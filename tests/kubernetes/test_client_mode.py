@@ -23,7 +23,7 @@ CONF = {
     "spark.driver.bindAddress": GATEWAY,
     "spark.kubernetes.container.image": "here",
     "spark.kubernetes.executor.podNamePrefix": "digits",
-    "spark.executor.instances": "2",
+    "spark.executor.instances": "1",  # the driver asks for the other one
     "spark.executor.memory": "512m",
     "spark.executor.memoryOverhead": "1664m",
     "spark.pyspark.python": sys.executable,

@@ -90,14 +90,14 @@ def test_a_run_whose_drivers_pod_was_deleted_goes_on_where_it_was(
         params=watch.params(hold_at=6),
         train={"batch_size": 30},
         checkpoint={"every_steps": 4},
-        cluster={"trainer_memory_mib": 1024},
+        cluster={"workers": 1, "trainer_memory_mib": 1024},
         timeouts={"owner": 3},
         submit=submission(pods, tmp_path),
     )
     watch.hold()
     with Submitted(sandbox, config, "--run-id", "r") as submitted:
         run = sandbox.run(config, "r")
-        first = watch.held(2, within_s=150)
+        first = watch.held(1, within_s=150)
         wait_for("a commit", lambda: 4 in run.committed(), within_s=60)
         driver = pods.node.driver()
         pods.node.delete(driver)
@@ -114,5 +114,5 @@ def test_a_run_whose_drivers_pod_was_deleted_goes_on_where_it_was(
     result = run.result()
     assert result.application == re.findall(r"submitted as (\S+) to", again.output())[0]
     assert [attempt.from_step for attempt in result.attempts] == [4]
-    trained = watch.ids([held.pid for held in first], updates=4) + watch.ids(watch.pids()[2:])
+    trained = watch.ids([held.pid for held in first], updates=4) + watch.ids(watch.pids()[1:])
     assert trained == dict.fromkeys(range(1, ROWS + 1), 1)

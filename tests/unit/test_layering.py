@@ -645,6 +645,16 @@ def tried_imports() -> set[str]:
     }
 
 
+def test_a_users_name_is_asked_for_in_one_place_which_does_without() -> None:
+    """Clusters of pods run containers by ids that have no name, of which getpass and pwd make an error."""
+
+    def asks(path: Path) -> Iterator[str]:
+        imported = (module for node in nodes(tree_of(path)) for module in imported_modules(node, path))
+        return (module for module in imported if module.partition(".")[0] in ("getpass", "pwd", "grp"))
+
+    assert list(where(asks, sources("sparktf", "jobs"))) == ["sparktf/storage/credentials.py"]
+
+
 # What a master's address means is said in `masters`; the configuration, which is below, says what may be written.
 MAY_LOOK_AT_MASTERS = {"sparktf/driver/spark/masters.py", "sparktf/config/submit.py"}
 LOOKS = {"startswith", "endswith", "match", "fullmatch", "search", "partition", "split", "removeprefix"}

@@ -6,7 +6,8 @@ import pytest
 
 from sparktf.config.load import parse_config
 from sparktf.driver.spark.masters import master_of
-from sparktf.errors import ConfigError
+from sparktf.errors import ConfigError, PreflightError
+from sparktf.submit.pods import check_output_is_shared
 
 CONFIG = """\
 name: churn
@@ -45,6 +46,21 @@ def test_what_pods_lack_is_refused_by_its_key(change: str, said: str) -> None:
 )
 def test_what_is_named_elsewhere_or_not_needed_is_not_asked_for(given: tuple[str, ...]) -> None:
     parse_config(CONFIG, given)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "submit.kubernetes.volumes={v: {claim: runs, path: /runs}}",
+        "submit.conf.spark.kubernetes.executor.podTemplateFile=pod.yaml",
+        "submit.conf.spark.kubernetes.executor.volumes.nfs.runs.mount.path=/runs",
+        "output.path=hdfs://lake/runs",
+    ],
+)
+def test_an_output_that_each_pod_would_have_for_itself_is_refused(change: str) -> None:
+    with pytest.raises(PreflightError, match=r"^output\.path: /runs would be a folder of each pod's own, .* a volume"):
+        check_output_is_shared(parse_config(CONFIG))
+    check_output_is_shared(parse_config(CONFIG, [change]))
 
 
 def test_a_run_that_waits_for_its_data_begins_with_one_pod() -> None:

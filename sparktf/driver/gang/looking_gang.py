@@ -15,7 +15,7 @@ from sparktf.driver.gang.reserved import Need, Reserved, problems_of
 from sparktf.driver.gang.roster import AgentRecord
 from sparktf.driver.gang.site import Handler, Site, Voice
 from sparktf.driver.plan.plan import Plan
-from sparktf.errors import SparkTFError
+from sparktf.errors import ReservationError, SparkTFError
 from sparktf.feature import FeedSpec
 from sparktf.knobs import KNOBS
 from sparktf.told import told, words_of_error
@@ -77,11 +77,13 @@ class LookingGang(Reserved):
         """Refuses none: what is wrong with each of them is told at the end."""
 
     def _await(self, began_s: float) -> str:
-        """Waits for the agents; returns why fewer came, "" if all did."""
+        """Waits for the agents; returns why none of them can come, "" if they did, or only the time was over."""
         nodes, limit_s = self._config.cluster.nodes, self._config.timeouts.reserve
         try:
             need = Need(nodes, nodes, 0, began_s + limit_s)
             self.await_agents(need, limit_s, "timeouts.reserve", lambda idle, left_s, now_s: None)
+        except ReservationError:
+            return ""
         except SparkTFError as error:
             return told(words_of_error(error))
         return ""

@@ -193,7 +193,12 @@ def file_systems_of(spark: SparkSession) -> FileSystems:
         ConfigError: the configuration cannot be read.
     """
     hadoop = hadoop_conf(spark)
-    if not _opened or _opened[0].hadoop != hadoop:
+    if not _opened or _about_files(_opened[0].hadoop) != _about_files(hadoop):
         keys = DriverKeys(spark, hadoop, time.monotonic)
         _opened[:] = [FileSystems(hadoop, credentials_of(spark, hadoop, time.monotonic), keys=keys)]
     return _opened[0]
+
+
+def _about_files(hadoop: HadoopConf) -> dict[str, str]:
+    """Returns the properties without those of Hive, which Spark itself adds with its first query."""
+    return {key: value for key, value in hadoop.properties.items() if not key.startswith("hive.")}

@@ -8,6 +8,7 @@ followed since, is not made a second time.
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 import threading
@@ -27,6 +28,10 @@ could change what is made anew under the same name."""
 
 _TRIES = 40
 _PAUSE_S = 0.05
+_RECENT_S = 1.0
+_STAGED = 256
+"""Files written aside that a process remembers."""
+
 _REMEMBERED = 100
 """Swaps that a stored tree names."""
 
@@ -47,6 +52,7 @@ class NamesMemory:
         """Nothing is known."""
         self._lock = threading.Lock()
         self._seen: SeenNames | None = None
+        self._seen_s = -math.inf
         self._staged: dict[NameParts, NamedFile | None] = {}
 
     @property
@@ -59,14 +65,23 @@ class NamesMemory:
         """Remembers it, unless something newer is known."""
         with self._lock:
             if self._seen is None or seen.known.number >= self._seen.known.number:
-                self._seen = seen
+                self._seen, self._seen_s = seen, time.monotonic()
+
+    def recent(self) -> NamedFolder | None:
+        """Returns the names that this process has seen within the last second; None if it has seen none."""
+        with self._lock:
+            is_recent = self._seen is not None and time.monotonic() - self._seen_s < _RECENT_S
+            return self._seen.root if is_recent and self._seen is not None and not self._seen.gone else None
 
     # ---- what this process has written aside, so that it need not look for it ----
 
     def wrote(self, path: NameParts, file: NamedFile) -> None:
         """Notes a staged file."""
         with self._lock:
+            self._staged.pop(path, None)
             self._staged[path] = file
+            if len(self._staged) > _STAGED:
+                del self._staged[next(iter(self._staged))]  # it is looked for, then
 
     def written(self, path: NameParts) -> NamedFile | None:
         """Returns a staged file that this process has written last, and that it has not moved away."""
@@ -128,12 +143,15 @@ class Catalogue:
                 continue
             return
 
-    def change(self, change: Callable[[NamedFolder], NamedFolder], *, gone: bool = False) -> NamedFolder:
+    def change(
+        self, change: Callable[[NamedFolder], NamedFolder], *, gone: bool = False, trusts: bool = False
+    ) -> NamedFolder:
         """Changes the names; returns those that it was made of.
 
         Args:
             change: Returns the new names, or the same object if there is nothing to change.
             gone: With this the folder is gone.
+            trusts: That there was nothing to change when this process last looked will do.
 
         Raises:
             StorageError: of `change`, for the names that are there now; or the storage failed, and the change may be
@@ -149,7 +167,7 @@ class Catalogue:
                 root = change(seen.root)
                 if (root is not seen.root or gone) and not seen.gone:
                     return self._swap(seen, root, mine, gone=gone)
-                if is_fresh:
+                if is_fresh or (trusts and not seen.gone):
                     return seen.root
             except HeadMovedError:
                 time.sleep(_PAUSE_S * random.random() * min(number, 10))

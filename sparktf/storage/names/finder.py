@@ -16,6 +16,8 @@ from sparktf.storage.names.catalogue import NAMES, Catalogue, NamesMemory
 _NONE_S = 1.0
 """So long a folder without names is taken for one."""
 
+_NONES = 1_000
+
 
 class Finder:
     """The folders with names in one container, as far as this process knows them; for any thread."""
@@ -46,9 +48,15 @@ class Finder:
                 with self._lock:
                     self._memories.setdefault(folder, memory)
                 return folder
-            with self._lock:
-                self._none[folder] = time.monotonic() + _NONE_S
+            self._note_none(folder)
         return None
+
+    def _note_none(self, folder: str) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            if len(self._none) > _NONES:
+                self._none = {known: until_s for known, until_s in self._none.items() if until_s > now_s}
+            self._none[folder] = now_s + _NONE_S
 
 
 def _above(path: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ under which path, says the folder's `Catalogue` alone. So a rename or a deletion
 below it, is one swap of names: it happens at once or not at all, refuses a name that is taken and a folder that is
 missing, and comes too late if the names have changed. On this rest `Passage`, `Fence`, `FolderHead`, and all commits.
 
-Everywhere else, it is the store as it is.
+Elsewhere it is the store as it is.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, TypeVar
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
-from sparktf.storage.base import FileEntry, Storage, sha256_of
+from sparktf.storage.base import FileEntry, Storage, name_of, sha256_of
 from sparktf.storage.local import storage_errors
 from sparktf.storage.names import tree
-from sparktf.storage.names.catalogue import Catalogue
+from sparktf.storage.names.catalogue import NAMES, Catalogue
 from sparktf.storage.names.conditions import check_conditions
 from sparktf.storage.names.finder import Finder
+from sparktf.storage.names.named_path import NamedPath, entry_of
 from sparktf.storage.names.shown import bring_in_line
-from sparktf.storage.names.tree import NamedFile, NamedFolder, NamedNode, NameParts
+from sparktf.storage.names.tree import NamedFile, NamedFolder, NamedNode
 from sparktf.storage.names.unnamed import (
     above_staged,
     files_beside,
@@ -31,6 +32,7 @@ from sparktf.storage.names.unnamed import (
     is_staged,
     loose_at,
     may_hold_others,
+    may_list_others,
     named_node_of,
     new_key,
 )
@@ -48,25 +50,6 @@ FolderEntries = tuple[FileEntry, ...]
 NamedFiles = list[NamedFile]
 
 _T = TypeVar("_T")
-
-
-class _Spot(NamedTuple):
-    """A path in a folder with names."""
-
-    names: Catalogue
-    parts: NameParts
-
-    @property
-    def folder(self) -> str:
-        return self.names.folder
-
-    @property
-    def has_no_name(self) -> bool:
-        return is_staged(self.parts) or is_loose(self.parts)
-
-    def object(self, at: str) -> str:
-        """Returns the path of an object."""
-        return f"{self.folder}/{at}"
 
 
 class NamedStorage(Storage):
@@ -91,9 +74,28 @@ class NamedStorage(Storage):
     def show(self, folder: str, last: str) -> None:
         """See `Storage`."""
         spot = self._spot(folder)
-        root = None if spot is None else self._root(spot)
-        if spot is not None and root is not None and not spot.parts:
+        if spot is not None and not spot.parts and (root := self._root(spot)) is not None:
             bring_in_line(self._store, spot.folder, root, last)
+
+    def write_if(self, path: str, content: bytes, inside: str) -> bool | None:
+        """See `Storage`: one object, and one swap."""
+        spot, guard = self._spot(path), self._spot(inside)
+        if spot is None or guard is None or guard.folder != spot.folder or spot.has_no_name:
+            return None
+        at = new_key("/".join((_OBJECTS, *spot.parts)))
+        self._store.write_bytes(spot.object(at), content)
+        file = NamedFile(at, len(content), _now_ms())
+
+        def put(root: NamedFolder) -> NamedFolder:
+            if tree.find(root, guard.parts) is None:
+                raise StorageNotFoundError(f"cannot write {path}: {inside} is gone")
+            return tree.put_file(root, spot.parts, file, f"write {path}")
+
+        try:
+            self._give_name(spot, file, put)
+        except StorageNotFoundError:
+            return False
+        return True
 
     def delete_if(self, folder: str, inside: str) -> bool | None:
         """See `Storage`."""
@@ -124,16 +126,16 @@ class NamedStorage(Storage):
         node = self._node(spot)
         if node is None:
             raise StorageNotFoundError(f"cannot access {path}: {_MISSING}")
-        return _entry(path, node)
+        return entry_of(path, node)
 
     def list(self, path: str) -> FolderEntries:
         path = path.rstrip("/")
         if (spot := self._spot(path)) is None:
-            return self._store.list(path)
+            return tuple(entry for entry in self._store.list(path) if name_of(entry.path) != NAMES)
         root = self._root(spot)
         named = None if root is None else tree.find(root, spot.parts)
         others: NamedNode | None = None
-        if spot.has_no_name or may_hold_others(spot.parts):
+        if spot.has_no_name or may_list_others(spot.parts):
             others = self._beside(spot, root)
         if isinstance(named, NamedFile) or isinstance(others, NamedFile):
             raise StorageNotFoundError(f"cannot list {path}: Not a directory")
@@ -142,7 +144,7 @@ class NamedStorage(Storage):
         entries = {**(others.entries if others else {}), **(named.entries if named else {})}
         if others is not None:
             entries |= {name: node for name, node in others.entries.items() if isinstance(node, NamedFile)}
-        return tuple(sorted(_entry(f"{path}/{name}", node) for name, node in entries.items()))
+        return tuple(sorted(entry_of(f"{path}/{name}", node) for name, node in entries.items()))
 
     def walk(self, path: str) -> Iterator[FileEntry]:
         """See `Storage`."""
@@ -210,7 +212,8 @@ class NamedStorage(Storage):
             self._store.make_dirs(path)
         elif not spot.has_no_name:
             now_ms, what = _now_ms(), f"make the folder {path}"
-            spot.names.change(lambda root: tree.make_dirs(root, spot.parts, now_ms, what))
+            # What was there when this process last looked will do: whoever renames into it finds out if it has gone.
+            spot.names.change(lambda root: tree.make_dirs(root, spot.parts, now_ms, what), trusts=True)
 
     def rename(self, source: str, target: str) -> None:
         self._move(source, target, tree.rename, tree.attach)
@@ -248,22 +251,21 @@ class NamedStorage(Storage):
 
     # ---- how ----
 
-    def _spot(self, path: str) -> _Spot | None:
+    def _spot(self, path: str) -> NamedPath | None:
         """Returns where a path is in a folder with names; None if it is in none."""
         path = path.rstrip("/")
         folder = self._finder.find(self._store, path)
         if folder is None:
             return None
-        below = path[len(folder) + 1 :]
-        parts = tuple(below.split("/")) if below else ()
-        return _Spot(Catalogue(self._store, folder, self._finder.memory(folder)), parts)
+        parts = tuple(filter(None, path[len(folder) + 1 :].split("/")))
+        return NamedPath(Catalogue(self._store, folder, self._finder.memory(folder)), parts)
 
-    def _root(self, spot: _Spot) -> NamedFolder | None:
+    def _root(self, spot: NamedPath) -> NamedFolder | None:
         """Returns the names that are there now; None if the folder is gone."""
         seen = spot.names.read()
         return None if seen is None or seen.gone else seen.root
 
-    def _node(self, spot: _Spot) -> NamedNode | None:
+    def _node(self, spot: NamedPath) -> NamedNode | None:
         """Returns the file or folder at a path; None if there is none."""
         if is_loose(spot.parts) and (file := loose_at(self._store, spot.folder, spot.parts)) is not None:
             return file
@@ -272,7 +274,7 @@ class NamedStorage(Storage):
             return node
         return None if root is None else tree.find(root, spot.parts)
 
-    def _beside(self, spot: _Spot, root: NamedFolder | None) -> NamedNode | None:
+    def _beside(self, spot: NamedPath, root: NamedFolder | None) -> NamedNode | None:
         return named_node_of(files_beside(self._store, spot.folder, spot.parts, root or NamedFolder()), spot.parts, 0)
 
     def _object(self, path: str, doing: str) -> str:
@@ -287,7 +289,7 @@ class NamedStorage(Storage):
         return spot.object(node.at)
 
     def _read(self, path: str, doing: str, read: Callable[[str], _T]) -> _T:
-        at = self._object(path, doing)
+        at = self._seen_object(path) or self._object(path, doing)
         while True:
             try:
                 return read(at)
@@ -296,6 +298,13 @@ class NamedStorage(Storage):
                 before, at = at, self._object(path, doing)
                 if at == before:
                     raise
+
+    def _seen_object(self, path: str) -> str | None:
+        """Returns the path of a file's object, if this process has looked at the names within the last second."""
+        spot = self._spot(path)
+        root = None if spot is None or spot.has_no_name else spot.names.memory.recent()
+        node = None if spot is None or root is None else tree.find(root, spot.parts)
+        return spot.object(node.at) if spot is not None and isinstance(node, NamedFile) else None
 
     def _write(self, path: str, what: str, put: Callable[[str], None], nbytes: int, sha256: str) -> None:
         """Writes a file's object, and gives it its name if it has one."""
@@ -310,10 +319,14 @@ class NamedStorage(Storage):
         if staged:
             spot.names.memory.wrote(spot.parts, file)
             return
+        self._give_name(spot, file, lambda root: tree.put_file(root, spot.parts, file, what))
+
+    def _give_name(self, spot: NamedPath, file: NamedFile, change: Callable[[NamedFolder], NamedFolder]) -> None:
+        """Makes a change that gives a file's object its name; deletes the one that had the name, or this if refused."""
         try:
-            before = spot.names.change(lambda root: tree.put_file(root, spot.parts, file, what))
+            before = spot.names.change(change)
         except StorageNotFoundError:
-            self._store.delete_objects([spot.object(at)])
+            self._store.delete_objects([spot.object(file.at)])
             raise
         if isinstance(earlier := tree.find(before, spot.parts), NamedFile):
             self._store.delete_objects([spot.object(earlier.at)])
@@ -356,7 +369,7 @@ class NamedStorage(Storage):
             return
         raise StorageUnavailableError(f"cannot rename {source} to {target}: others replace it again and again")
 
-    def _remove(self, spot: _Spot) -> NamedFiles:
+    def _remove(self, spot: NamedPath) -> NamedFiles:
         """Takes a name away; returns the files that nobody finds any more."""
         now_ms = _now_ms()
         try:
@@ -364,12 +377,6 @@ class NamedStorage(Storage):
         except StorageNotFoundError:
             return []
         return list(tree.files_of(tree.find(before, spot.parts)))
-
-
-def _entry(path: str, node: NamedNode) -> FileEntry:
-    if isinstance(node, NamedFile):
-        return FileEntry(path, node.nbytes, is_dir=False, modified_ms=node.modified_ms)
-    return FileEntry(path, 0, is_dir=True, modified_ms=node.modified_ms)
 
 
 def _now_ms() -> int:

@@ -44,7 +44,12 @@ def is_loose(parts: NameParts) -> bool:
 
 def may_hold_others(parts: NameParts) -> bool:
     """Whether such files may lie below a folder that has a name itself: elsewhere nobody looks for them."""
-    return parts in ((), ("checkpoints",)) or parts[0] == _OWNER
+    return may_list_others(parts) or parts[0] == _OWNER
+
+
+def may_list_others(parts: NameParts) -> bool:
+    """Whether a listing of a folder that has a name shows such files: not an owner's beat, for which each looks."""
+    return parts in ((), ("checkpoints",))
 
 
 def new_key(path: str, sha256: str = "") -> str:

@@ -21,6 +21,7 @@ from sparktf.errors import (
     StoragePermissionError,
     StorageUnavailableError,
 )
+from sparktf.redaction import redacted
 from sparktf.told import first_line_of
 
 _KINDS: tuple[tuple[type[BaseException], type[StorageError]], ...] = (
@@ -34,6 +35,17 @@ _STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]+)")
 _NO_CONTAINER = ("NoSuchBucket", "ContainerNotFound")
 # 5xx and 429 come after obstore's own retries; the others are of the network.
 _UNAVAILABLE = re.compile(r"status code: (5\d\d|429)\b|error sending request|HTTP error|operation timed out")
+
+
+_FORBIDDEN = re.compile(r"status code: 40[13]\b")
+_TRIED = re.compile(r"after (\d+) retries")
+_HOST = re.compile(r"Error performing \w+ (https?://[^/\s]+)")
+_INSTANCE = ("//169.254.169.254", "//metadata.google.internal", "//169.254.170.2")
+"""Where obstore asks for keys, once it has found none: a cloud's machines have a server there."""
+
+_PREFIX = re.compile(
+    r"^Generic \w+ error: (?:Error performing [\w ]+request: )?(?:Error performing \w+ \S+ in \S+ - )?"
+)
 
 
 @contextmanager
@@ -55,6 +67,8 @@ def kind_of(error: BaseException) -> type[StorageError]:
     for theirs, ours in _KINDS:
         if isinstance(error, theirs):
             return ours
+    if _asks_instance(text) or _FORBIDDEN.search(text):
+        return StoragePermissionError
     return StorageUnavailableError if _UNAVAILABLE.search(text) else StorageError
 
 
@@ -70,14 +84,29 @@ def code_of(text: str) -> str:
 
 
 def store_reason(error: BaseException) -> str:
-    """Returns a line: what the store said, else the status, else obstore's first line."""
+    """Returns a line without secrets: what the store said, else the status, else obstore's first line."""
     text = str(error)
     if isinstance(error, FileNotFoundError) and code_of(text) not in _NO_CONTAINER:
         return "there is no such object"
+    if _asks_instance(text):
+        return "no keys are configured for it, and this machine has no role that gives some"
+    tried = _TRIED.search(text)
+    return _said(text) + (f" (tried {int(tried.group(1)) + 1} times)" if tried else "")
+
+
+def _said(text: str) -> str:
+    """Returns the reason in a text of obstore's."""
     if found := _CODE.search(text):
         return f"{found.group(2) or 'refused'} ({found.group(1)})"
     if found := _STATUS.search(text):
         return f"the store answered {found.group(1).strip()}"
     if "error sending request" in text:
-        return "the store cannot be reached"
-    return first_line_of(text, "no reason given")
+        host = _HOST.search(text)
+        return f"the store cannot be reached{f' at {host.group(1)}' if host else ''}"
+    if "redirect" in text:
+        return "the store is in another region: set fs.s3a.endpoint.region, or the bucket's own"
+    return str(redacted(_PREFIX.sub("", first_line_of(text, "no reason given"))))
+
+
+def _asks_instance(text: str) -> bool:
+    return any(place in text.partition("Debug source")[0] for place in _INSTANCE)

@@ -340,9 +340,10 @@ class CheckpointStore:
 
 def steps_in(storage: Storage, folder: str) -> tuple[int, ...]:
     """Returns the steps that a folder of checkpoints has; see `CheckpointStore.list`."""
-    if not storage.exists(folder):
+    try:
+        folders = [entry for entry in storage.list(folder) if entry.is_dir]
+    except StorageNotFoundError:
         return ()
-    folders = (entry for entry in storage.list(folder) if entry.is_dir)
     steps = (checkpoint_step(name_of(found.path)) for found in folders)
     return tuple(sorted(step for step in steps if step is not None))
 

@@ -163,7 +163,8 @@ class Fence(Passage):
         """
         while (held := self._path) is not None:
             try:
-                self._hasty.replace(self._write(self._hasty, held, path, content), path)
+                if not self._is_written(self._hasty, held, path, content):
+                    self._hasty.replace(self._write(self._hasty, held, path, content), path)
                 return
             except StorageNotFoundError:
                 if held == self._path:

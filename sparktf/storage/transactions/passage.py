@@ -127,6 +127,9 @@ class Passage:
 
     def put(self, path: str, content: bytes) -> None:
         """Writes a small file, whole or not at all, replacing one that is there."""
+        with self.guarded() as held:
+            if self._is_written(self._storage, held, path, content):
+                return
         self.show(self.prepare(path, content), path)
 
     def prepare(self, path: str, content: bytes) -> str:
@@ -148,6 +151,18 @@ class Passage:
                 _log.warning("a folder was not deleted and is left for the next process to delete: %s", error)
 
     # ---- for subclasses ----
+
+    def _is_written(self, storage: Storage, held: str, path: str, content: bytes) -> bool:
+        """Writes a file in one step where the storage can; returns whether it can.
+
+        Raises:
+            StorageNotFoundError: the folder of the passage is gone.
+            StorageError: the storage failed.
+        """
+        is_there = storage.write_if(path, content, held)
+        if is_there is False:
+            raise StorageNotFoundError(f"cannot write {path}: {held} is gone")
+        return is_there is True
 
     def _write(self, storage: Storage, held: str, path: str, content: bytes) -> str:
         nonce = secrets.token_hex(4)

@@ -1,0 +1,123 @@
+"""Folders with names in a real S3 server whose requests fail, are not answered, are done twice or come late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from object_stores import S3Server, s3_server
+from store_faults import FAULTS, FaultyDoor
+
+from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError
+from sparktf.hadoop import HadoopConf
+from sparktf.storage.base import Storage
+from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.head import Edition, FolderHead, HeadMovedError
+
+FILES, MOVERS = 8, 3
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        systems(server.hadoop()).open("s3a://bucket/x").write_bytes("s3a://bucket/made", b"")
+        yield server
+
+
+def systems(properties: dict[str, str]) -> FileSystems:
+    return FileSystems(HadoopConf(properties=properties))
+
+
+def moved_by(storage: Storage, root: str, who: int) -> dict[str, str]:
+    """Moves as many files as it can into a folder of its own; returns what it was told of each."""
+    told = {}
+    storage.make_dirs(f"{root}/{who}")
+    for number in range(FILES):
+        try:
+            storage.rename(f"{root}/files/{number}", f"{root}/{who}/{number}")
+            told[str(number)] = "mine"
+        except StorageNotFoundError:
+            told[str(number)] = "another's"
+        except StorageError:
+            told[str(number)] = "unknown"
+    return told
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_file_is_moved_once_and_who_is_told_so_has_it(server: S3Server, seed: int) -> None:
+    root, direct = f"s3a://bucket/moved-{seed}", systems(server.hadoop()).open_runs("s3a://bucket/x")
+    direct.keep_names(root)
+    for number in range(FILES):
+        direct.write_bytes(f"{root}/files/{number}", str(number).encode())
+    door = FaultyDoor(server.endpoint, seed, 0.25)
+    try:
+        behind = server.hadoop() | {"fs.s3a.endpoint": door.endpoint}
+        with ThreadPoolExecutor(MOVERS) as pool:
+            asked = [pool.submit(moved_by, systems(behind).open_runs(root), root, who) for who in range(MOVERS)]
+            told = [one.result() for one in asked]
+    finally:
+        door.close()
+    there = [{entry.path.rpartition("/")[2] for entry in direct.list(f"{root}/{who}")} for who in range(MOVERS)]
+    for name in (str(number) for number in range(FILES)):
+        holders = [who for who in range(MOVERS) if name in there[who]]
+        assert len(holders) == 1, f"{name} is held by {holders}"
+        for who in range(MOVERS):
+            said = told[who][name]
+            assert said == "unknown" or (said == "mine") == (who in holders), f"{who} was told {said} of {name}"
+        assert direct.read_bytes(f"{root}/{holders[0]}/{name}") == name.encode()
+    assert direct.list(f"{root}/files") == ()
+    assert sum(door.struck[fault] for fault in FAULTS) > 3
+
+
+def test_of_all_that_swap_a_head_one_after_the_other_does(server: S3Server) -> None:
+    root, each = "s3a://bucket/swapped", 4
+    systems(server.hadoop()).open_runs(root).keep_names(root)
+    door = FaultyDoor(server.endpoint, 1, 0.2)
+
+    def add_one(who: int) -> int:
+        head, done = FolderHead(systems(behind).open_runs(root), f"{root}/h", "content"), 0
+        for turn in range(10 * each):
+            if done == each:
+                break
+            with suppress(HeadMovedError, StorageError):
+                read = head.read()
+                count = int(read.content.partition(b" ")[0] or 0)
+                head.swap(read, f"{count + 1} by {who}.{turn}".encode())
+                done += 1
+        return done
+
+    try:
+        behind = server.hadoop() | {"fs.s3a.endpoint": door.endpoint}
+        with ThreadPoolExecutor(MOVERS) as pool:
+            assert list(pool.map(add_one, range(MOVERS))) == [each] * MOVERS
+    finally:
+        door.close()
+    found: Edition = FolderHead(systems(server.hadoop()).open_runs(root), f"{root}/h", "content").read()
+    assert found.content.startswith(f"{found.number} by ".encode())
+    assert found.number >= MOVERS * each
+
+
+def test_what_was_committed_is_whole_whatever_late_uploads_bring(server: S3Server, tmp_path: Path) -> None:
+    root, storage = "s3a://bucket/late", systems(server.hadoop()).open_runs("s3a://bucket/late")
+    storage.keep_names(root)
+    storage.make_dirs(f"{root}/checkpoints")
+    storage.make_dirs(f"{root}/_commit-001-1-0badcafe")
+    (tmp_path / "file").write_bytes(b"of the checkpoint")
+    storage.upload(tmp_path / "file", f"{root}/checkpoints/_tmp/001-10/file")
+    storage.rename(f"{root}/checkpoints/_tmp/001-10", f"{root}/_commit-001-1-0badcafe/step")
+    late = systems(server.hadoop()).open_runs(root)
+    (tmp_path / "late").write_bytes(b"late, or twice")
+    late.upload(tmp_path / "late", f"{root}/checkpoints/_tmp/001-10/file")
+    storage.rename(f"{root}/_commit-001-1-0badcafe/step", f"{root}/checkpoints/step")
+    assert storage.read_bytes(f"{root}/checkpoints/step/file") == b"of the checkpoint"
+    with pytest.raises(StorageExistsError):
+        storage.rename(f"{root}/checkpoints/_tmp/001-10", f"{root}/checkpoints/step")
+    assert [entry.path for entry in storage.list(f"{root}/checkpoints")] == [
+        f"{root}/checkpoints/_tmp",
+        f"{root}/checkpoints/step",
+    ]
+    storage.delete(f"{root}/checkpoints/_tmp")
+    assert storage.read_bytes(f"{root}/checkpoints/step/file") == b"of the checkpoint"
