@@ -315,6 +315,8 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 	@PYTHONPATH=tests $(PY) tests/rooms.py
 
 # Its script is not called predict.py: jobs/ has one of this name.
+bench-lake_tables: $(CONNECTORS)/.installed
+
 .PHONY: bench-stores
 bench-stores: $(VENV)/.dev
 	@PYTHONPATH=$(CURDIR)/tests $(PY) benchmarks/stores.py $(ARGS)
