@@ -136,7 +136,9 @@ class Node:
                 for name, pod in there.items():
                     if "deletionTimestamp" in pod["metadata"]:
                         if name in self.pods:
+                            mine = self.pods[name]
                             self._end(name)
+                            self._tell(mine, "Failed", {"terminated": _ended(mine, 128 + signal.SIGTERM)})
                         self._forget(pod)
                     elif name not in self.pods and name not in self.past and _phase(pod) not in _OVER:
                         self._start(pod)
@@ -238,8 +240,7 @@ class Node:
     def _tell_end(self, pod: Pod) -> None:
         code = pod.process.returncode
         code = code if code >= 0 else 128 - code
-        reason = "OOMKilled" if code == 128 + signal.SIGKILL else "Error" if code else "Completed"
-        ended = {"exitCode": code, "reason": reason, "startedAt": pod.started, "finishedAt": now()}
+        ended = _ended(pod, code)
         why = self._why.get(pod.name)
         if why is not None:
             ended["reason"] = "Error"
@@ -266,9 +267,21 @@ class Node:
         self.past[name] = pod
 
 
+def _ended(pod: Pod, code: int) -> Resource:
+    reason = "OOMKilled" if code == 128 + signal.SIGKILL else "Error" if code else "Completed"
+    return {"exitCode": code, "reason": reason, "startedAt": pod.started, "finishedAt": now()}
+
+
 def build_network() -> None:
-    """Makes the bridge that pods are plugged into."""
-    configure(f"link add {_BRIDGE} type bridge", f"addr add {GATEWAY}/24 dev {_BRIDGE}", f"link set {_BRIDGE} up")
+    """Makes the bridge that pods are plugged into.
+
+    It has an address of its own: else it takes that of a cable, and is not found any more once this pod has ended.
+    """
+    configure(
+        f"link add {_BRIDGE} address 02:00:00:00:00:01 type bridge",
+        f"addr add {GATEWAY}/24 dev {_BRIDGE}",
+        f"link set {_BRIDGE} up",
+    )
 
 
 def configure(*commands: str, within: list[str] = []) -> None:  # noqa: B006 - read alone

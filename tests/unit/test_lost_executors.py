@@ -87,10 +87,11 @@ HINT = " In sparktf's configuration that is cluster.trainer_memory_mib."
     [
         ((137, "OOMKilled"), f"its pod ended with exit code 137: OOMKilled.{HINT}", False),
         ((1, "Error"), "its pod ended with exit code 1.", False),
+        ((143, "Error"), "its pod ended with exit code 143.", True),
         ((137, "Error", "Evicted", LOW), f"its pod ended with exit code 137: Evicted: {LOW}{HINT}", False),
         ((143, "Error", "Terminated", GOING), f"its pod ended with exit code 143: Terminated: {GOING}", True),
     ],
-    ids=["memory", "exit", "evicted", "shutdown"],
+    ids=["memory", "exit", "asked to end", "evicted", "shutdown"],
 )
 def test_what_spark_tells_of_a_pod_on_a_page_is_told_in_a_line(
     page: str, pod: tuple[int, str], told: str, taken_back: bool

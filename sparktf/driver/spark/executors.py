@@ -20,7 +20,7 @@ _log = log_of(__name__)
 
 _TAKEN_BACK = re.compile(
     r"^Container \S+( on host: \S+)? was preempted\.|^Executor decommission: |^its pod was deleted|"
-    r"^its pod ended with .*: (Terminated|NodeShutdown|Shutdown|Preempting)\b"
+    r"^its pod ended with exit code (143\.$|.*: (Terminated|NodeShutdown|Shutdown|Preempting)\b)"
 )
 """As YARN's allocator and Spark's scheduler begin their reasons on all Sparks since 3.5, and as `_of_pod` does."""
 
