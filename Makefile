@@ -18,6 +18,7 @@ BIN := $(VENV)/bin
 AIRFLOW := .airflow
 MLFLOW := .mlflow
 CONNECTORS := .connectors
+S3A := .s3a
 KUBERNETES := .kubernetes
 SPARKS := .sparks
 # Of the oldest line of Spark that is supported, and which most clusters have, the newest.
@@ -75,7 +76,7 @@ REPORTS_MORE := $(patsubst %,$(TIMES)/more-%.xml,$(call PARTED,$(SUITES_MORE)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
 AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1
-BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py benchmarks/predict_rows.py benchmarks/stores.py,$(wildcard benchmarks/*.py)))
+BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py benchmarks/predict_rows.py benchmarks/store%,$(wildcard benchmarks/*.py)))
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
 unexport SPARK_HOME SPARK_CONF_DIR HADOOP_CONF_DIR YARN_CONF_DIR PYTHONHOME
@@ -224,10 +225,10 @@ integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two
 $(PARTS_OF_unit) $(PARTS_OF_trainer) $(PARTS_OF_integration) $(PARTS_OF_cluster): $(VENV)/.dev
 $(PARTS_OF_integration) cluster cluster-yarn secure kubernetes: $(CLASSES)
 
-integration integration-others: $(CONNECTORS)/.installed
+integration integration-others: $(CONNECTORS)/.installed $(S3A)/.installed
 
 .PHONY: connectors
-connectors: $(CONNECTORS)/.installed
+connectors: $(CONNECTORS)/.installed $(S3A)/.installed
 
 # One half are all that train in the shared application of one machine; tests/integration/conftest.py marks them.
 .PHONY: integration-local
@@ -314,9 +315,12 @@ docs: $(VENV)/.dev ## Write the generated pages of docs/ anew
 	@PYTHONPATH=tests $(PY) tests/rooms.py
 
 # Its script is not called predict.py: jobs/ has one of this name.
+bench-lake_tables: $(CONNECTORS)/.installed
+
 .PHONY: bench-stores
 bench-stores: $(VENV)/.dev
 	@PYTHONPATH=$(CURDIR)/tests $(PY) benchmarks/stores.py $(ARGS)
+	@PYTHONPATH=$(CURDIR)/tests $(PY) benchmarks/store_runs.py $(ARGS)
 
 .PHONY: bench-predict
 bench-predict: java $(VENV)/.dev
@@ -324,7 +328,7 @@ bench-predict: java $(VENV)/.dev
 
 .PHONY: clean
 clean: ## Remove all that make has made
-	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(KUBERNETES) $(SPARKS) $(PEERS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
+	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(S3A) $(KUBERNETES) $(SPARKS) $(PEERS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
@@ -419,6 +423,13 @@ $(CONNECTORS)/.installed: $(wildcard tests/integration/connectors/*) | $(VENV)/.
 		--requirement tests/integration/connectors/requirements.txt
 	@mvn -B -ntp -q -f tests/integration/connectors/pom.xml dependency:copy-dependencies \
 		-DoutputDirectory=$(abspath $(CONNECTORS))/jars
+	@touch $@
+
+$(S3A)/.installed: tests/integration/s3a/pom.xml
+	@echo "installing Hadoop's S3A into $(S3A) (once, 14 MB)"
+	@rm -rf $(S3A)
+	@mvn -B -ntp -q -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(S3A))/jars \
+		-DexcludeArtifactIds=slf4j-api,commons-logging,commons-codec -DexcludeGroupIds=io.netty
 	@touch $@
 
 # Classes of Kubernetes' resources are in Spark's own jars.

@@ -40,6 +40,9 @@ REQUIRES = [
 ]
 LEGACY_KERAS = ["tf_keras~=2.21.0"]
 KERBEROS = ["gssapi>=1.9,<2"]  # logins to YARN's web server without a JVM, from any kind of ticket cache
+# The logs of tables at a path, where Spark has no connector for them.
+DELTA = ["deltalake>=1.6,<2"]
+ICEBERG = ["pyiceberg>=0.12,<0.13"]
 MLFLOW = ["mlflow-skinny>=3.1,<4"]  # the client alone: the whole brings a server, and pins NumPy, PyArrow and more
 # As an engine; its 2.2.5 imports pkg_resources, which newer setuptools have not.
 TENSORFLOWONSPARK = ["tensorflowonspark==2.2.5", "six>=1.16,<2", "setuptools<81"]
@@ -53,6 +56,8 @@ SITE = [  # the documentation's site: Markdown pages as they are, and an API ref
 EXAMPLES = ["scikit-learn>=1.5,<2"]
 DEV = [
     *LEGACY_KERAS,
+    *DELTA,
+    *ICEBERG,
     *MLFLOW,
     *TENSORBOARD,
     *TENSORFLOWONSPARK,
@@ -113,6 +118,8 @@ setup(
     extras_require={
         "legacy-keras": LEGACY_KERAS,
         "kerberos": KERBEROS,
+        "delta": DELTA,
+        "iceberg": ICEBERG,
         "mlflow": MLFLOW,
         "tensorboard": TENSORBOARD,
         "tensorflowonspark": TENSORFLOWONSPARK,

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -142,14 +142,16 @@ def tensorflowonspark(folder: Path, packages: Path | None, work: Path) -> float:
     return float(found["rows"] / found["seconds"])
 
 
-def start_spark() -> SparkSession:
+def start_spark(settings: Mapping[str, str] | None = None) -> SparkSession:
     """Returns a session whose executors have come."""
-    spark = (
-        SparkSession.builder.master(f"local-cluster[{EXECUTORS},{CORES},2048]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master(f"local-cluster[{EXECUTORS},{CORES},2048]")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **(settings or {}),
+    }.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
     while len(spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()) <= EXECUTORS:  # one is the driver
         time.sleep(0.3)
     return spark

@@ -105,7 +105,7 @@ class Lake:
 
     def alone(self, at_once: int) -> float:
         """Returns rows per second of obstore and PyArrow, for the row groups in the order of the feed."""
-        splits = list(_splits(_share(self.far)))
+        start, splits = time.perf_counter(), list(_splits(_share(self.far)))
         names = sorted({split.path.removeprefix(f"s3a://{BUCKET}/") for split in splits})
         footers = {name: pq.read_metadata(pa.PythonFile(_Alone(self._store, name), mode="r")) for name in names}
 
@@ -115,7 +115,6 @@ class Lake:
             with pq.ParquetFile(source, metadata=footers[name], pre_buffer=True) as file:
                 return int(file.read_row_group(split.row_group, use_threads=False).num_rows)
 
-        start = time.perf_counter()
         with ThreadPoolExecutor(at_once) as pool:
             rows = sum(pool.map(read, splits))
         return rows / (time.perf_counter() - start)

@@ -81,6 +81,10 @@ class WayStorage(Storage):
     def keep_names(self, path: str) -> None:
         self._storage.keep_names(path)
 
+    def write_if(self, path: str, content: bytes, inside: str) -> bool | None:
+        # Whoever has a way for renames is to see them: what is written in one step elsewhere is renamed then.
+        return self._storage.write_if(path, content, inside) if self._way is at_once else None
+
     def make_dirs(self, path: str) -> None:
         self._way("make", lambda: self._storage.make_dirs(path))
 

@@ -274,6 +274,11 @@ class DataConfig(Section):
         return self.format in READ_DIRECTLY or self.format in TABLES
 
     @property
+    def names_table(self) -> bool:
+        """Whether the source is a table at a path, whose log tells which files are its rows."""
+        return self.path is not None and self.format in TABLES
+
+    @property
     def names_files(self) -> bool:
         """Whether the source is files in a format that trainers read themselves."""
         return self.path is not None and not self.is_sparks_format

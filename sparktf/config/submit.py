@@ -102,7 +102,8 @@ class SubmitConfig(Section):
 
     @model_validator(mode="after")
     def _mode_fits_master(self) -> Self:
-        if self.deploy_mode == "cluster" and self.master.startswith("local"):
+        # A standalone master starts no drivers in Python, of which spark-submit tells after all else is prepared.
+        if self.deploy_mode == "cluster" and self.master.startswith(("local", "spark://")):
             raise ValueError(f"master: {self.master} needs deploy_mode: client")
         return self
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -84,7 +85,7 @@ class _Look:
     file: Path
     manager: ClusterManager | None
     _said: deque[str] = field(default_factory=lambda: deque(maxlen=200))
-    _room: str = ""
+    _room: RoomLeft | None = None
 
     def to_the_end(self, line: list[str]) -> list[Diagnosis]:
         process = SparkSubmit(line, self.environment, self._said.append)
@@ -112,7 +113,8 @@ class _Look:
                 if now_s - accepted_s >= limit_s:
                     return self._not_started(process, limit_s)
             elif process.report.has_started and self.manager is not None and now_s - room_s >= _ROOM_POLL_S:
-                self._room, room_s = room_of(self.manager, self.asked) or self._room, time.monotonic()
+                self._room = telling(self._room, room_of(self.manager, self.asked))
+                room_s = time.monotonic()
             if now_s - began_s > 2 * limit_s + _BESIDES_S:
                 return f"no answer within {now_s - began_s:.0f} s. spark-submit said last: {self._last_words()}"
         return ""
@@ -133,7 +135,9 @@ class _Look:
             found = NodesFound.model_validate_json(self.file.read_bytes())
         except (OSError, ValidationError):
             return [stop("nodes", f"spark-submit ended without an answer. It said last: {self._last_words()}")]
-        return judge_gang(self.config, found, self.config.timeouts.reserve, self._room)
+        return judge_gang(
+            self.config, found, self.config.timeouts.reserve, "" if self._room is None else self._room.text
+        )
 
     def _last_words(self) -> str:
         said = [line.strip() for line in self._said if line.strip() and not line.lstrip().startswith(("at ", "... "))]
@@ -153,16 +157,31 @@ class _Look:
             process.wait(KNOBS.clean_up_s)
 
 
-def room_of(manager: ClusterManager, config: JobConfig) -> str:
-    """Returns how much the host with the most room has, beside what a node needs; "" if it does not tell."""
+class RoomLeft(NamedTuple):
+    """The room that the cluster manager had on its hosts at one moment."""
+
+    fits: bool  # Whether there was room for another node
+    text: str
+
+
+def room_of(manager: ClusterManager, config: JobConfig) -> RoomLeft | None:
+    """Returns how much the host with the most room has, beside what a node needs; None if nobody tells."""
     hosts = manager.hosts() if manager.tells_room else None
     if not hosts:
-        return ""
-    most = max(hosts, key=lambda host: (min(host.free_vcores, config.submit.executor_cores), host.free_mib))
+        return None
+    cores = config.submit.executor_cores
+    most = max(hosts, key=lambda host: (min(host.free_vcores, cores), host.free_mib))
     needed_mib = containers(config)[0].allocated_mib(manager.step_mib)
-    if most.free_mib >= needed_mib and most.free_vcores >= config.submit.executor_cores:
-        return f"{manager.name} had room for another on {most.host}: see the queue's limits, and the executors' logs"
-    return (
+    if most.free_mib >= needed_mib and most.free_vcores >= cores:
+        seen = "(see the queue's limits, and the executors' logs)"
+        return RoomLeft(True, f"{manager.name} had room for another on {most.host} {seen}")
+    return RoomLeft(
+        False,
         f"{manager.name}'s host with the most room, {most.host}, had {most.free_mib:,} MiB and {most.free_vcores} "
-        f"vcores free, and each node takes {needed_mib:,} MiB and {config.submit.executor_cores}"
+        f"vcores free, and each node takes {needed_mib:,} MiB and {cores}",
     )
+
+
+def telling(before: RoomLeft | None, now: RoomLeft | None) -> RoomLeft | None:
+    """Returns which of two moments tells why a node did not come: at the start and the end, there is room."""
+    return now if now is not None and (before is None or not now.fits) else before

@@ -236,7 +236,7 @@ def test_a_model_that_the_server_takes_no_address_of_is_copied(
     model = ModelNote(name=place.config.name, folder=folder, tags={"sparktf.published": "14"})
     note = note_of(place).model_copy(update={"model": model, "status": "FINISHED"})
     elsewhere = FolderOfAnotherCluster("viewfs://nn/runs", place.config.output.path)
-    monkeypatch.setattr(FileSystems, "open", lambda *_: elsewhere)
+    monkeypatch.setattr(FileSystems, "open_runs", lambda *_: elsewhere)
     write(note)
     (version,) = server.versions(model.name)
     assert version["source"].endswith("/artifacts/model/14")

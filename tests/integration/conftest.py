@@ -9,11 +9,16 @@ from pathlib import Path
 
 import pytest
 from integration.application import Application
+from integration.lake_tables import KINDS, NAMES, SINGLE, Kind, connected
 from integration.rows import job, write_rows
 from integration.sandbox import REPO, Sandbox
 from integration.session import session
 from integration.watch import Watch
+from object_stores import S3Server, s3_server
 from pyspark.sql import SparkSession
+
+from sparktf.hadoop import HadoopConf
+from sparktf.storage.file_systems import FileSystems
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -46,6 +51,41 @@ def _application(folder: Path, master: str, conf: Mapping[str, str] | None = Non
         left = application.close()
     assert not left
     assert not application.sandbox.leftovers()
+
+
+@pytest.fixture(scope="session")
+def s3_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A server with a bucket of the name "bucket", in which each test has folders of its own; some kill it."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        made = FileSystems(HadoopConf(properties=server.hadoop())).open("s3a://bucket/x")
+        made.write_bytes("s3a://bucket/made", b"")
+        yield server
+
+
+@pytest.fixture(scope="session")
+def table_lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tables of `spark41`."""
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="session")
+def spark41(tmp_path_factory: pytest.TempPathFactory, rows: Path, table_lake: Path) -> Iterator[Application]:
+    """An application with the connectors of Delta and Iceberg; its trainings share a node."""
+    application = connected(tmp_path_factory.mktemp("spark41"), table_lake)
+    try:
+        application.share_gang(job(rows, application.sandbox.runs, "cases.watched:build", name="first", cluster=SINGLE))
+        application.collect("cases.versioned:run", statements=["create namespace if not exists ice.db"])
+        yield application
+    finally:
+        left = application.close()
+    assert not left
+
+
+@pytest.fixture(params=KINDS, ids=NAMES)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each kind of table."""
+    found: Kind = request.param
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
 
 import pytest
-from object_stores import S3Server, s3_server
+from object_stores import S3Server
 from storage_contract import StorageContract
 
 from sparktf.errors import StorageError
@@ -15,11 +14,9 @@ from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        systems_of(server).open("s3a://bucket/x").write_bytes("s3a://bucket/made", b"")
-        yield server
+@pytest.fixture
+def server(s3_store: S3Server) -> S3Server:
+    return s3_store
 
 
 def systems_of(server: S3Server) -> FileSystems:

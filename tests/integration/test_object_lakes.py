@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import convert_to_deltalake
 from integration.application import Application
 from integration.rows import job
 from integration.sandbox import Sandbox
@@ -37,6 +39,18 @@ def lake(server: S3Server, rows: Path) -> str:
 
 
 @pytest.fixture(scope="module")
+def delta(server: S3Server, rows: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Delta table of these files, in the bucket."""
+    here, path = tmp_path_factory.mktemp("delta") / "table", "s3a://lakes/a delta table"
+    shutil.copytree(rows, here)
+    convert_to_deltalake(str(here))
+    storage = FileSystems(HadoopConf(properties=server.hadoop())).open(path)
+    for file in filter(Path.is_file, sorted(here.rglob("*"))):
+        storage.upload(file, f"{path}/{file.relative_to(here)}")
+    return path
+
+
+@pytest.fixture(scope="module")
 def stores(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     """An application of two executors that is configured as for Hadoop's own connector."""
     conf = {f"spark.hadoop.{key}": value for key, value in server.hadoop().items()}
@@ -51,17 +65,19 @@ def stores(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def test_a_table_in_a_bucket_gives_the_digits_of_the_same_table_on_a_disk(
-    stores: Application, rows: Path, lake: str
+    stores: Application, rows: Path, lake: str, delta: str
 ) -> None:
     results = {}
-    for name, path in (("disk", str(rows)), ("bucket", lake)):
+    sources = {"disk": {"path": str(rows)}, "bucket": {"path": lake}, "delta": {"path": delta, "format": "delta"}}
+    for name, source in sources.items():
         config = job(Path("x"), stores.sandbox.runs, "cases.watched:build", name=name, train={"epochs": 2})
-        config["data"] |= {"path": path, "shuffle_rows": 100}
+        config["data"] |= {**source, "shuffle_rows": 100}
         results[name] = stores.train(config, "r").done
-    found = results["bucket"]
-    assert [(e.planned, e.fed, e.trained) for e in found.rows] == [(ROWS,) * 3] * 2
-    assert found.metrics == results["disk"].metrics
-    assert (weights_of(Path(found.model)) == weights_of(Path(results["disk"].model))).all()
+    for found in (results["bucket"], results["delta"]):
+        assert [(e.planned, e.fed, e.trained) for e in found.rows] == [(ROWS,) * 3] * 2
+        assert found.metrics == results["disk"].metrics
+        assert (weights_of(Path(found.model)) == weights_of(Path(results["disk"].model))).all()
+    assert results["delta"].source_version == 0, "by the table's log, which Spark has no connector for"
     # What a run leaves behind, and what its processes say, tells nobody the keys.
     sandbox = stores.sandbox
     files = [file for file in [sandbox.log, *sandbox.runs.rglob("*")] if file.is_file()]

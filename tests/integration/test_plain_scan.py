@@ -238,11 +238,17 @@ def test_a_schema_that_the_files_have_not_is_sparks(spark: SparkSession, tmp_pat
     for schema, reason in (
         ("ID long, label int", r"no column 'ID'"),
         ("id long, label long", r"column 'label' is of type int, but bigint in Spark"),
-        ("id long, label int, later double", r"no column 'later'"),
     ):
         scan = scanned(spark.read.schema(schema).parquet(str(tmp_path / "lake")).withColumnRenamed("ID", "id"))
         with pytest.raises(NotPlainError, match=reason):
             direct_ids(scan, x="label")
+    for later in ("double", "struct<a: int>"):
+        scan = scanned(spark.read.schema(f"id long, label int, later {later}").parquet(str(tmp_path / "lake")))
+        with pytest.raises(NotPlainError, match=r"no column 'later'"):
+            direct_ids(scan, x="later" if later == "double" else "label")
+    # A column that came later, and that nobody uses.
+    scan = scanned(spark.read.schema("id long, label int, later double").parquet(str(tmp_path / "lake")))
+    assert direct_ids(scan, x="label") == [0, 1, 2, 3, 4]
 
 
 def test_columns_of_fixed_width_are_padded_by_spark(spark: SparkSession, lake: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from object_stores import S3Server, s3_server
+from object_stores import S3Server
 from store_faults import FAULTS, FaultyDoor
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError
@@ -20,11 +19,9 @@ from sparktf.storage.transactions.head import Edition, FolderHead, HeadMovedErro
 FILES, MOVERS = 8, 3
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        systems(server.hadoop()).open("s3a://bucket/x").write_bytes("s3a://bucket/made", b"")
-        yield server
+@pytest.fixture
+def server(s3_store: S3Server) -> S3Server:
+    return s3_store
 
 
 def systems(properties: dict[str, str]) -> FileSystems:

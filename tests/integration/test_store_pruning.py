@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from contenders import LIMIT_S, Contender
-from object_stores import s3_server
+from object_stores import S3Server
 from pretend import PretendClock
 
 from sparktf.errors import FencedOffError, StorageError, Verdict
@@ -22,12 +20,9 @@ from sparktf.storage.transactions.ownership import Ownership
 NOW_S = 1.9e9
 
 
-@pytest.fixture(scope="module")
-def systems(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileSystems]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        systems = FileSystems(HadoopConf(properties=server.hadoop()))
-        systems.open("s3a://bucket/x").write_bytes("s3a://bucket/made", b"")
-        yield systems
+@pytest.fixture
+def systems(s3_store: S3Server) -> FileSystems:
+    return FileSystems(HadoopConf(properties=s3_store.hadoop()))
 
 
 def leave_run(storage: Storage, root: str, run_id: str) -> Contender:

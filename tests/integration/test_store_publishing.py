@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from integration.store_readers import StoreReaders
-from object_stores import S3Server, s3_server
+from object_stores import S3Server
 
 from sparktf.errors import StorageError
 from sparktf.hadoop import HadoopConf
@@ -23,11 +22,9 @@ from sparktf.wire.uploads import StagedFile
 NAMES = ("variables/variables.index", "saved_model.pb", "model.keras")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        systems_of(server).open("s3a://bucket/x").write_bytes("s3a://bucket/made", b"")
-        yield server
+@pytest.fixture
+def server(s3_store: S3Server) -> S3Server:
+    return s3_store
 
 
 def systems_of(server: S3Server) -> FileSystems:
@@ -72,7 +69,7 @@ def shown(server: S3Server, serving: Serving) -> dict[str, list[str]]:
 def test_readers_find_whole_versions_while_models_come_and_go_and_the_server_is_killed(
     server: S3Server, tmp_path: Path
 ) -> None:
-    root = "s3a://bucket/runs"
+    root = "s3a://bucket/published"
     storage = systems_of(server).open_runs(root)
     serving = Serving(storage, root, "t")
     with StoreReaders(systems_of(server), root) as reader:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from integration.sandbox import Sandbox
 from integration.store_readers import StoreReaders
 from integration.submit import Submit
 from integration.watch import Watch
-from object_stores import S3Server, s3_server
+from object_stores import S3Server
 
 from sparktf import Verdict
 from sparktf.commands.cli import main
@@ -31,11 +30,9 @@ RUNS = "s3a://bucket/runs"
 HOLD_AT = 13  # of 20 updates in an epoch
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        systems_of(server).open(RUNS).write_bytes("s3a://bucket/made", b"")
-        yield server
+@pytest.fixture
+def server(s3_store: S3Server) -> S3Server:
+    return s3_store
 
 
 def systems_of(server: S3Server) -> FileSystems:
@@ -111,7 +108,6 @@ def assert_shown(
     )
     (folder / "core-site.xml").write_text(f"<configuration>{properties}</configuration>")
     monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
-    assert main(["runs", RUNS]) == 0
-    assert "r" in capsys.readouterr().out
-    assert main(["show", f"{RUNS}/t/r"]) == 0
-    assert "published" in capsys.readouterr().out
+    for command, told in ((["runs", "t"], "done"), (["show", "t/r"], "done"), (["models", "t"], "current")):
+        assert main([*command, "--output", RUNS]) == 0
+        assert told in capsys.readouterr().out

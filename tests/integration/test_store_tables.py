@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from object_stores import S3Server, s3_server
+from object_stores import S3Server
+from pyspark.sql import SparkSession
 
+from sparktf import tfrecords
 from sparktf.errors import ConfigError, StorageExistsError, StorageUnavailableError
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Storage
@@ -20,16 +22,9 @@ NOW_S = 1.8e9
 OURS = Marker(name="churn", version="14", job="app-1")
 
 
-@pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Storage]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        storage = open_store(server)
-        storage.write_bytes("s3a://bucket/made", b"")
-        yield storage
-
-
-def open_store(server: S3Server) -> Storage:
-    return FileSystems(HadoopConf(properties=server.hadoop())).open(ROOT)
+@pytest.fixture
+def storage(s3_store: S3Server) -> Storage:
+    return FileSystems(HadoopConf(properties=s3_store.hadoop())).open(ROOT)
 
 
 def writer(storage: Storage, content: str, files: int = 3) -> Callable[[str], None]:
@@ -111,3 +106,14 @@ def test_records_replace_a_folder_only_when_told_to(storage: Storage) -> None:
         folder.put(aside, replaces=False)
     assert read(storage, f"{ROOT}/records") == ["second"] * 3
     assert not [e.path for e in storage.list(ROOT) if e.path.rpartition("/")[2].startswith("_")]
+
+
+def test_a_dataframe_is_written_as_records_and_read_again(s3_store: S3Server, spark: SparkSession) -> None:
+    for key, value in s3_store.hadoop().items():
+        spark._jsc.hadoopConfiguration().set(key, value)
+    path = "s3a://bucket/examples"
+    assert tfrecords.write(spark.range(90).repartition(3), path) == 90
+    with pytest.raises(ConfigError, match="exists already"):
+        tfrecords.write(spark.range(5), path)
+    assert tfrecords.write(spark.range(60).repartition(2), path, mode="overwrite") == 60
+    assert sorted(row.id for row in tfrecords.read(spark, path).collect()) == list(range(60))

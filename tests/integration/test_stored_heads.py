@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from object_stores import S3Server, s3_server
+from object_stores import S3Server
 
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.file_systems import FileSystems
@@ -16,11 +15,9 @@ from sparktf.storage.transactions.head import Edition, HeadMovedError
 from sparktf.storage.transactions.object_head import ObjectHead
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with s3_server(tmp_path_factory.mktemp("s3")) as server:
-        storage_of(server).write_bytes("s3a://bucket/made", b"")
-        yield server
+@pytest.fixture
+def server(s3_store: S3Server) -> S3Server:
+    return s3_store
 
 
 def storage_of(server: S3Server) -> ObjectStorage:
@@ -30,7 +27,7 @@ def storage_of(server: S3Server) -> ObjectStorage:
 
 
 def test_of_many_that_swap_at_once_each_counts_on_and_none_is_lost_also_over_a_kill(server: S3Server) -> None:
-    path, each = "s3a://bucket/many", 8
+    path, each = "s3a://bucket/heads/many", 8
     head = ObjectHead(storage_of(server), path)
     first = head.swap(head.read(), b"0 by nobody")
     assert head.read() == first == Edition(1, b"0 by nobody")
@@ -56,7 +53,7 @@ def test_of_many_that_swap_at_once_each_counts_on_and_none_is_lost_also_over_a_k
 
 
 def test_who_was_frozen_since_it_read_swaps_nothing(server: S3Server) -> None:
-    storage, path = storage_of(server), "s3a://bucket/frozen"
+    storage, path = storage_of(server), "s3a://bucket/heads/frozen"
     frozen, awake = ObjectHead(storage, path), ObjectHead(storage, path)
     read = frozen.read()
     awake.swap(awake.read(), b"first")

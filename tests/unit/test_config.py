@@ -477,6 +477,8 @@ def test_settings_of_spark_keep_their_dots_and_are_text() -> None:
 def test_cluster_mode_needs_a_cluster() -> None:
     with pytest.raises(ConfigError, match=r"local\[2\] needs deploy_mode: client"):
         parse_config(MINIMAL, ["submit.master=local[2]"])
+    with pytest.raises(ConfigError, match="spark://there:7077 needs deploy_mode: client"):
+        parse_config(MINIMAL, ["submit.master=spark://there:7077"])
 
 
 def test_the_best_weights_cannot_be_kept_without_validation() -> None:

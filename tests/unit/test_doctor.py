@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import http.server
 import json
 import socket
@@ -19,7 +20,7 @@ from sparktf.commands.cli import main
 from sparktf.config.job import JobConfig
 from sparktf.config.load import parse_config
 from sparktf.doctor import hadoop_cluster, this_machine
-from sparktf.doctor.asked_nodes import ask_nodes
+from sparktf.doctor.asked_nodes import RoomLeft, ask_nodes, room_of, telling
 from sparktf.doctor.diagnosis import Diagnosis, Mark, fine
 from sparktf.doctor.examination import look_at_all
 from sparktf.doctor.hadoop_cluster import ServerTime, Ticket
@@ -419,3 +420,23 @@ def test_an_application_that_does_not_start_is_told_of_in_one_line_and_leaves_no
     assert (found.mark, found.found) == ("stop", said)
     told = tmp_path / "killed"
     assert (told.read_text(encoding="utf-8").split()[-2:] if told.exists() else []) == killed
+
+
+def test_the_room_that_yarn_had_is_that_of_the_moment_when_it_was_full() -> None:
+    job = parse_config(CONFIG.replace("{{date}}", "x"))
+
+    def room(free_mib: int, free_vcores: int) -> RoomLeft | None:
+        hosts = [YarnHost("full", 8192, 0, 8, 0), YarnHost("a", 8192, free_mib, 8, free_vcores)]
+        manager: Any = SimpleNamespace(name="YARN", tells_room=True, step_mib=1024, hosts=lambda: hosts)
+        return room_of(manager, job)
+
+    begun, full, ended = room(8192, 8), room(512, 6), room(8192, 8)
+    last = functools.reduce(telling, [begun, full, ended], None)
+    assert last is full
+    assert last is not None
+    assert last.text.startswith("YARN's host with the most room, a, had 512 MiB and 6 vcores free, and each node takes")
+    assert begun is not None
+    assert begun.text.startswith("YARN had room for another on a (see the queue's limits")
+    assert telling(None, begun) is begun
+    silent: Any = SimpleNamespace(tells_room=False)
+    assert room_of(silent, job) is None

@@ -57,7 +57,11 @@ def store(answers: Answers) -> Iterator[Storage]:
         def log_message(self, *args: object) -> None:
             del args
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Quiet(ThreadingHTTPServer):
+        def handle_error(self, *args: object) -> None:
+            del args  # whoever asked has given up
+
+    with Quiet(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
@@ -126,6 +130,11 @@ def test_who_has_no_keys_and_is_on_no_clouds_machine_is_told_so() -> None:
     )
     assert kind_of(Exception(said)) is StoragePermissionError
     assert store_reason(Exception(said)).startswith("no keys are configured for it")
+
+
+def test_what_azure_says_in_several_lines_is_one() -> None:
+    said = "Error performing GET REDACTED: <Code>NoKey</Code>\n<Message>No such key.\nRequestId:1\nTime:2</Message>"
+    assert store_reason(Exception(said)) == "No such key. (NoKey)"
 
 
 def test_the_rest_is_obstores_first_line_without_secrets() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from sparktf.driver.spark.driver_keys import CommandKeys, DriverKeys
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Timeouts
 from sparktf.storage.file_systems import FileSystems
@@ -13,6 +17,7 @@ from sparktf.storage.objects.clients import azure_config, s3_config
 from sparktf.storage.objects.container import container_of
 from sparktf.storage.store_keys import (
     STORE_KEYS,
+    STORE_KEYS_FILE,
     HandedKeys,
     environment_keys,
     key_file,
@@ -89,6 +94,18 @@ def test_an_account_on_azure_is_known_by_hadoops_keys(properties: dict[str, str]
 
 
 @pytest.mark.parametrize(
+    ("root", "endpoint"),
+    [
+        (f"abfss://c@{ACCOUNT}", None),
+        ("abfss://c@acct.dfs.core.chinacloudapi.cn", "https://acct.blob.core.chinacloudapi.cn"),
+        ("abfs://c@acct.127.0.0.1:10000", "http://127.0.0.1:10000/acct"),
+    ],
+)
+def test_an_account_elsewhere_is_reached_there(root: str, endpoint: str | None) -> None:
+    assert azure_config(container_of(root), {}).get("endpoint") == endpoint
+
+
+@pytest.mark.parametrize(
     ("path", "properties", "reason"),
     [
         ("s3a://b/x", {}, ""),
@@ -148,6 +165,39 @@ def test_keys_of_awss_own_tools_are_found(tmp_path: Path) -> None:
     assert environment_keys("b", {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"})[f"{prefix}access.key"] == "a"
 
 
+CHAIN = "fs.s3a.aws.credentials.provider"
+SIMPLE, FROM_ENVIRONMENT, FROM_PROFILE = (
+    "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+    "software.amazon.awssdk.auth.credentials.EnvironmentVariableCredentialsProvider",
+    "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider",
+)
+STATIC = {"fs.s3a.access.key": "static", "fs.s3a.secret.key": SECRET}
+
+
+@pytest.mark.parametrize(
+    ("properties", "key"),
+    [
+        ({}, "environment"),
+        (STATIC, "static"),
+        ({**STATIC, CHAIN: f"{SIMPLE},{FROM_ENVIRONMENT}"}, "static"),
+        ({CHAIN: f"{SIMPLE}, {FROM_ENVIRONMENT}"}, "environment"),
+        ({**STATIC, CHAIN: FROM_ENVIRONMENT}, "environment"),
+        ({**STATIC, "fs.s3a.bucket.b.aws.credentials.provider": FROM_PROFILE}, "profile"),
+        ({**STATIC, "fs.s3a.bucket.c.aws.credentials.provider": FROM_PROFILE}, "static"),
+    ],
+)
+def test_the_chain_of_providers_says_whose_keys_count(
+    properties: dict[str, str], key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "credentials").write_text("[default]\naws_access_key_id = profile\naws_secret_access_key = s\n")
+    named = {"AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials"), "AWS_SECRET_ACCESS_KEY": "s"}
+    for name, value in (named | {"AWS_ACCESS_KEY_ID": "environment"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    found = CommandKeys(HadoopConf(properties=properties)).properties("s3a://b")
+    assert s3_config("b", {**properties, **found})["access_key_id"] == key
+
+
 def test_no_text_form_shows_a_secret(tmp_path: Path) -> None:
     systems = FileSystems(HadoopConf(properties=PROPERTIES), timeouts=Timeouts(deadline_s=1))
     storage = systems.open("s3a://mine/x")
@@ -160,3 +210,29 @@ def test_no_text_form_shows_a_secret(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"^cannot (access|read) s3a://mine/x: ") as failed:
         storage.read_bytes("s3a://mine/x")
     assert SECRET not in repr(failed.value)
+
+
+def test_the_stores_of_paths_that_nobody_here_has_opened_are_in_use_once_they_are_noted() -> None:
+    systems = FileSystems(HadoopConf(properties=PROPERTIES))
+    systems.note(["s3a://mine/a/b=1/c", "s3a://mine/d", "/local", "hdfs://nn:8020/x", f"abfss://c@{ACCOUNT}/x"])
+    assert sorted(systems.stores()) == [f"abfss://c@{ACCOUNT}", "s3a://mine"]
+
+
+def test_what_the_driver_starts_finds_its_secrets_and_nobody_else_can_read_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(STORE_KEYS_FILE, "/nowhere")
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    session: Any = None  # nothing here is the JVM's
+    keys = DriverKeys(session, HadoopConf(properties=PROPERTIES), lambda: 0.0)
+    assert keys_here().properties("s3a://mine") == {}
+    found = keys.properties("s3a://mine")
+    assert keys_here().properties("s3a://mine") == found
+    assert found["fs.s3a.bucket.mine.secret.key"] == f"{SECRET}-mine"
+    place = Path(os.environ[STORE_KEYS_FILE])
+    assert (place.stat().st_mode & 0o777, place.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    keys.properties(f"abfss://c@{ACCOUNT}")
+    assert f"fs.azure.account.key.{ACCOUNT}" in keys_here().properties("any")
+    del keys
+    gc.collect()
+    assert not place.exists()

@@ -45,6 +45,7 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "async": ("cluster.strategy=parameter_server", "cluster.ps=2", "cluster.ps_memory_mib=8192"),
     "local": ("submit.master=local[4]", "submit.deploy_mode=client"),
+    "standalone": ("submit.master=spark://a:7077,b:7077", "submit.deploy_mode=client", "submit.executor_cores=2"),
     "kubernetes": (
         "submit.master=k8s://https://api:6443",
         "submit.kubernetes.image=registry:5000/churn:7",

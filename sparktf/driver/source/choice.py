@@ -19,11 +19,12 @@ from sparktf.driver.plan.planned_formats import planned_format_of
 from sparktf.driver.plan.planner import plan_source
 from sparktf.driver.plan.record_plan import index_here
 from sparktf.driver.plan.tables import check_no_table
-from sparktf.driver.source.dataframe import Data, filtered
+from sparktf.driver.source.dataframe import filtered
 from sparktf.driver.source.origin import Origin
 from sparktf.driver.source.partition_filter import filter_partitions
 from sparktf.driver.source.scan import plain_scan, spark_reads
 from sparktf.driver.source.spark_formats import index_with
+from sparktf.driver.source.table_logs import needs_connector
 from sparktf.driver.source.table_version import UNORDERED
 from sparktf.errors import ConfigError, SourceNotFoundError, StorageNotFoundError
 from sparktf.storage.file_systems import FileSystems
@@ -66,11 +67,14 @@ def choose_feed(
         check_path(str(config.data.path), file_systems, "data.path")
     if mode == "spark":
         return _through_spark(config, origin, "data.mode: spark asks for it", say)
-    data = origin.data
+    log = origin.log
     try:
-        scan = _scan(config, data, file_systems)
+        chooses = config.data.where or (config.data.validation is not None and config.data.validation.where)
+        scan = _scan(config, origin, file_systems) if log is None or chooses else log.scan()
         planned = plan(scan=scan)
     except NotPlainError as error:
+        if log is not None:
+            raise needs_connector(f"{_name(config)} {config.data.path}", log.version.kind, str(error)) from error
         if mode == "direct":
             raise ConfigError(f"data.mode: direct needs a plain scan of Parquet files, but {error}") from error
         return _through_spark(config, origin, str(error), say)
@@ -186,17 +190,20 @@ def _name(config: JobConfig) -> str:
     return "train(data=...)" if config.data.source_key is None else f"data.{config.data.source_key}"
 
 
-def _scan(config: JobConfig, data: Data, file_systems: FileSystems) -> ParquetScan:
+def _scan(config: JobConfig, origin: Origin, file_systems: FileSystems) -> ParquetScan:
     """Returns the data's scan, with paths as every process understands them.
 
     Raises:
         NotPlainError: it is none, or trainers cannot read its files.
         ConfigError: a predicate is wrong.
     """
+    data = origin.data
     if not isinstance(data, DataFrame):
         raise NotPlainError("the source is an RDD")
     df = filtered(data, config.data.where, "data.where")
     scan = plain_scan(df)
+    if origin.log is not None:
+        scan = replace(scan, field_ids=origin.log.field_ids)
     if config.data.validation is not None and config.data.validation.where is not None:
         if scan.field_ids is not None:
             raise NotPlainError("data.validation.where looks at columns in the files, as all of an Iceberg table are")

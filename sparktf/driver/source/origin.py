@@ -20,6 +20,7 @@ from sparktf.driver.plan.plan import Plan
 from sparktf.driver.plan.planner import feed_spec
 from sparktf.driver.source.dataframe import Data, Opened, filtered, open_dataframe, spark_errors
 from sparktf.driver.source.lake import PlannedFiles
+from sparktf.driver.source.table_logs import LoggedTable, open_log
 from sparktf.driver.source.table_version import ICEBERG_TABLE, TableVersion, is_listed_in_order
 from sparktf.driver.spark.differences import schema_as_arrow
 from sparktf.driver.spark.feeders import FrameRows, RddRows
@@ -65,13 +66,19 @@ class Origin:
         return self._opened.data
 
     def open(self) -> None:
-        """Opens it. Raises as `open_dataframe`."""
-        _ = self._opened
+        """Opens it. Raises as `open_dataframe`, and as `open_log`."""
+        if self.log is None:
+            _ = self._opened
 
     @property
     def version(self) -> TableVersion | None:
         """The version of the table, if the rows are of one. Raises as `open_dataframe`."""
-        return self._opened.version
+        return self._opened.version if self.log is None else self.log.version
+
+    @cached_property
+    def log(self) -> LoggedTable | None:
+        """The table's files, where the session has no connector for it. Raises as `open_log`."""
+        return None if self.is_given else open_log(self._spark, self._config, self._planned)
 
     @property
     def is_unordered(self) -> bool:
@@ -81,6 +88,8 @@ class Origin:
 
     @cached_property
     def _opened(self) -> Opened:
+        if self.log is not None:
+            return Opened(self.log.frame(self._spark), self.log.version)
         return open_dataframe(self._spark, self._config, self._given, files=self._files, planned=self._planned)
 
     @cached_property

@@ -68,8 +68,8 @@ def iceberg_files(plan: Java) -> IcebergFiles:
                 nbytes[path] = int(file.fileSizeInBytes()) - _first_byte(file)
             read[path] += int(task.length())
     for path, whole in nbytes.items():
-        if read[path] < whole:
-            raise NotPlainError(f"the plan reads a part of {path}")
+        if read[path] != whole:
+            raise NotPlainError(f"the plan reads a part of {path}, or reads it twice")
     scanned, now = (ids_in_table(json.loads(schema)) for schema in iceberg_schemas(plan))
     return IcebergFiles(tuple(sorted(nbytes)), {name: i for name, i in scanned.items() if now.get(name) == i})
 

@@ -2,38 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sparktf.driver.spark.jvm import Java, hadoop_of, has_class, java
+from sparktf.driver.spark.jvm import Java, bare_jvm, hadoop_of, has_class, java
 from sparktf.storage.store_keys import bucket_keys
 
-_PROVIDERS = "hadoop.security.credential.provider.path"
+PROVIDERS = "hadoop.security.credential.provider.path"
+"""The key by which Hadoop finds its credential providers; connectors of stores have others besides."""
+
 _LIST = "org.apache.hadoop.fs.s3a.auth.CredentialProviderListFactory"
 
 
-def provided_secrets(spark: SparkSession, paths: Iterable[str]) -> dict[str, str]:
+def provided_secrets(spark: SparkSession, path: str) -> dict[str, str]:
     """Returns the secrets about stores in Hadoop's credential providers, as properties.
 
     Args:
-        paths: Those that only connectors of stores look at, besides `hadoop.security.credential.provider.path`; in
-            each, providers are separated by commas. An earlier one wins.
+        path: As `hadoop.security.credential.provider.path` has it; an earlier provider wins.
 
     Raises:
         Py4JError: a provider cannot be read.
     """
+    return _provided(java(), java().org.apache.hadoop.conf.Configuration(hadoop_of(spark)), path)
+
+
+def provided_to_command(folder: str, path: str) -> dict[str, str]:
+    """Returns the same secrets as `provided_secrets`, by a JVM of some seconds.
+
+    Args:
+        folder: HADOOP_CONF_DIR.
+
+    Raises:
+        OSError: there is no Java, or a provider cannot be read.
+        Py4JError: the JVM does not start.
+    """
+    with bare_jvm([folder], []) as names:
+        try:
+            return _provided(names, names.org.apache.hadoop.conf.Configuration(), path)
+        except Py4JJavaError as error:  # its text is the JVM's, which ends here
+            raise OSError(str(error.java_exception.toString())) from None
+
+
+def _provided(names: Java, conf: Java, path: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for path in filter(None, [*paths, str(hadoop_of(spark).get(_PROVIDERS) or "")]):
-        conf = java().org.apache.hadoop.conf.Configuration(hadoop_of(spark))
-        conf.set(_PROVIDERS, path)
-        for provider in java().org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(conf):
-            for alias in map(str, provider.getAliases()):
-                if alias.startswith("fs.") and alias not in found:
-                    entry = provider.getCredentialEntry(alias)
-                    found[alias] = str(java().java.lang.String.valueOf(entry.getCredential()))
+    conf.set(PROVIDERS, path)
+    for provider in names.org.apache.hadoop.security.alias.CredentialProviderFactory.getProviders(conf):
+        for alias in map(str, provider.getAliases()):
+            if alias.startswith("fs.") and alias not in found:
+                entry = provider.getCredentialEntry(alias)
+                found[alias] = str(names.java.lang.String.valueOf(entry.getCredential()))
     return found
 
 

@@ -173,6 +173,12 @@ class LocalCluster(Master):
 class Standalone(Master):
     """`spark://host:port`, and masters of unknown kind."""
 
+    def settings(self, config: JobConfig, *, trains: bool) -> dict[str, str]:
+        """Returns all cores of the executors: it counts no executors, and gives an application what cores there are."""
+        executors = config.cluster.nodes if trains else config.cluster.workers
+        cores = config.submit.conf.get("spark.executor.cores", str(config.submit.executor_cores))
+        return {"spark.cores.max": str(executors * int(cores))} if cores.isdecimal() else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Yarn(Master):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from sparktf.hadoop import HadoopConf
@@ -21,6 +22,7 @@ from sparktf.storage.credentials import (
     write_token_file,
 )
 from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.store_keys import StoreKeys
 from sparktf.storage.tokens import parse_tokens, token_file
 
 
@@ -34,7 +36,27 @@ def command_file_systems() -> FileSystems:
     # A process that was given tokens, as in a container, may have no ticket.
     secured = hadoop.is_secure and not has_token_file()
     credentials: Credentials = TicketCredentials(hadoop) if secured else credentials_here(hadoop.auth_to_local)
-    return FileSystems(hadoop, credentials)
+    return FileSystems(hadoop, credentials, keys=_LateKeys(hadoop))
+
+
+class _LateKeys:
+    """See `StoreKeys`: those of a command, looked for once it opens a store."""
+
+    def __init__(self, hadoop: HadoopConf) -> None:
+        self._hadoop = hadoop
+        self._lock = threading.Lock()
+        self._keys: StoreKeys | None = None
+
+    def properties(self, store: str) -> Mapping[str, str]:
+        """See `StoreKeys`. Raises `PreflightError` if a credential provider cannot be read."""
+        from sparktf.driver.spark.driver_keys import CommandKeys  # noqa: PLC0415 - pyspark: most commands need none
+
+        with self._lock:
+            self._keys = self._keys or CommandKeys(self._hadoop)
+        return self._keys.properties(store)
+
+    def edition(self) -> str:
+        return ""
 
 
 class TicketCredentials:

@@ -360,7 +360,7 @@ class NamedStorage(Storage):
         """Replaces a file that has no name by one that has: unless that is gone, or another one was put meanwhile."""
         for _ in range(_TRIES):
             tag = self._store.tag_of(target)
-            content = self.read_bytes(source)
+            content = self._store.read_bytes(self._object(source, "rename"))  # whether it is there now
             try:
                 self._store.put_tagged(target, content, tag)
             except StorageExistsError:  # by another process, or by this put itself, which was sent twice

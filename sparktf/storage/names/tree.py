@@ -7,6 +7,7 @@ made again on whatever tree is the newest by then.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +40,9 @@ NameMove = Callable[[NamedFolder, NameParts, NameParts, int, str], NamedFolder]
 
 NameAttach = Callable[[NamedFolder, NameParts, NamedNode, int, str], NamedFolder]
 """As `attach` and `attach_over`."""
+
+_PLAIN_NBYTES = 32 << 10
+"""What is longer is stored compressed: a night's events are thousands of names."""
 
 _MISSING = "No such file or directory"
 
@@ -152,15 +156,16 @@ def folder_of(files: Mapping[NameParts, NamedFile], now_ms: int) -> NamedNode | 
 def content_of(root: NamedFolder, swaps: Sequence[str], *, gone: bool) -> bytes:
     """Returns a tree as it is stored, with the swaps that led to it, the last one first."""
     stored = {"gone": gone, "swaps": list(swaps), "names": _plain(root)}
-    return json.dumps(stored, separators=(",", ":"), ensure_ascii=False).encode()
+    content = json.dumps(stored, separators=(",", ":"), ensure_ascii=False).encode()
+    return content if len(content) <= _PLAIN_NBYTES else zlib.compress(content, level=1)
 
 
 def read_content(content: bytes) -> tuple[NamedFolder, tuple[str, ...], bool]:
     """Returns a stored tree, its last swaps, and whether it is gone. Raises `ValueError` if it is none."""
     try:
-        stored = json.loads(content)
+        stored = json.loads(content if content.startswith(b"{") else zlib.decompress(content))
         return _parsed(stored["names"]), tuple(stored["swaps"]), bool(stored["gone"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise ValueError(f"no names of a folder: {error}") from error
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _REGION = "us-east-1"  # as the S3 client of Hadoop has it for an endpoint that says none
 _REQUEST = timedelta(minutes=10)  # for one request with all its bytes; the next byte is waited for `io_s`
 _TRUE = "true"
+_AZURE = "dfs.core.windows.net"
 
 
 def client_of(container: StoreContainer, properties: Mapping[str, str], timeouts: Timeouts) -> ObjectStore:
@@ -88,7 +89,14 @@ def azure_config(container: StoreContainer, properties: Mapping[str, str]) -> Az
     def of(key: str) -> str:
         return properties.get(f"fs.azure.{key}.{container.account}") or properties.get(f"fs.azure.{key}") or ""
 
-    config: AzureConfig = {"account_name": container.account.partition(".")[0]}
+    account, _, suffix = container.account.partition(".")
+    config: AzureConfig = {"account_name": account}
+    if suffix != _AZURE:
+        # Another cloud's, whose blobs are beside its files; or an emulator's address: account.127.0.0.1:10000
+        scheme = "https" if container.scheme == "abfss" else "http"
+        by_path = _is_address(suffix.partition(":")[0])
+        host = f"{suffix}/{account}" if by_path else f"{account}.{suffix.replace('dfs.', 'blob.', 1)}"
+        config["endpoint"] = f"{scheme}://{host}"
     if account_key := of("account.key"):
         config["account_key"] = account_key
     if sas := of("sas.fixed.token"):

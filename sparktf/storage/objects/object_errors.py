@@ -97,7 +97,7 @@ def store_reason(error: BaseException) -> str:
 def _said(text: str) -> str:
     """Returns the reason in a text of obstore's."""
     if found := _CODE.search(text):
-        return f"{found.group(2) or 'refused'} ({found.group(1)})"
+        return f"{first_line_of(found.group(2) or '', 'refused')} ({found.group(1)})"
     if found := _STATUS.search(text):
         return f"the store answered {found.group(1).strip()}"
     if "error sending request" in text:
