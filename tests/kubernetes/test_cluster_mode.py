@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -74,6 +75,9 @@ class Submitted:
         """Returns the exit code."""
         return self._process.wait(within_s)
 
+    def press_ctrl_c(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
     def output(self) -> str:
         """What a person sees, so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
@@ -116,3 +120,16 @@ def test_a_run_whose_drivers_pod_was_deleted_goes_on_where_it_was(
     assert [attempt.from_step for attempt in result.attempts] == [4]
     trained = watch.ids([held.pid for held in first], updates=4) + watch.ids(watch.pids()[1:])
     assert trained == dict.fromkeys(range(1, ROWS + 1), 1)
+
+
+def test_ctrl_c_deletes_the_drivers_pod(pods: Cluster, sandbox: Sandbox, rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "uploads").mkdir()
+    config = job(rows, sandbox.runs, "cases.watched:build", submit=submission(pods, tmp_path))
+    with Submitted(sandbox, config) as submitted:
+        wait_for("it is submitted", lambda: "to Kubernetes, namespace default" in submitted.output(), within_s=120)
+        wait_for("its driver's pod runs", lambda: pods.node.pods, within_s=60)
+        submitted.press_ctrl_c()
+        assert submitted.wait() == 130, submitted.output()
+    assert "interrupted: stopping the application" in submitted.output()
+    assert "could not be killed" not in submitted.output()
+    wait_for("all of its pods end", lambda: not pods.node.pods, within_s=60)
