@@ -27,6 +27,7 @@ from sparktf.errors import EmptySourceError, SourceNotFoundError, StorageNotFoun
 from sparktf.sequence import PartitionValue
 from sparktf.storage.base import FileEntry, Storage
 from sparktf.storage.file_systems import FileSystems
+from sparktf.told import line_of_error
 
 _LOG, _SIDECARS = "_delta_log", "_sidecars"
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -96,7 +97,7 @@ def _open(
     except TableNotFoundError as error:
         raise SourceNotFoundError(f"{called}: there is no Delta table") from error
     except DeltaError as error:
-        raise missing(str(error).partition("\n")[0]) from error
+        raise missing(line_of_error(error)) from error
     return table
 
 
