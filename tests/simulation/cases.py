@@ -20,7 +20,7 @@ class Case(NamedTuple):
 
 
 CASES = [
-    Case("[1] a model is replaced through the fence", 9, "driver-frozen driver-twice", "had taken the run over"),
+    Case("[1] a model is replaced through the fence", 99, "driver-frozen driver-twice", "had taken the run over"),
     Case("[6] an agent that was lost begins anew", 3, "node-freezes", "went home as a success"),
     Case("[7] a silent trainer is looked for while only peers have spoken", 7, "trainer-freezes", "which was gone"),
     Case(
