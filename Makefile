@@ -58,7 +58,7 @@ PYTEST = $(PY) -m pytest --junitxml=$(TIMES)/$(if $(MORE),more-)$@.xml
 MORE ?=
 MARK = $(if $(ARGS),,$(if $(MORE),more,not more))
 MARKED = $(if $(MARK),-m '$(MARK)')
-PARTS_OF_unit := unit-a-e unit-f-k unit-l-pt-z unit-q-s
+PARTS_OF_unit := unit-abf-k unit-c-e unit-l-p unit-q-z
 PARTS_OF_trainer := trainer-others trainer-exactness
 PARTS_OF_integration := integration-others integration-local
 PARTS_OF_cluster := cluster-yarn cluster-hdfs secure
@@ -163,7 +163,7 @@ endif
 
 # Tests that hold the code to its rules read all of it: one process parses each file once.
 RULE_TESTS := $(patsubst %,tests/unit/test_%.py,destroying docs house layering split thread_ends)
-FILES_OF_unit = $(if $(filter unit-l-pt-z,$@),$(RULE_TESTS)) \
+FILES_OF_unit = $(if $(filter unit-l-p,$@),$(RULE_TESTS)) \
 	$(sort $(filter-out $(RULE_TESTS),$(wildcard tests/unit/test_[$(@:unit-%=%)]*.py)))
 
 # By the names of their files: as long each. Some wait for a clock while others compute. They write and
