@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -262,7 +263,9 @@ def test_results_that_are_left_out_fail_the_function_and_no_partition_gets_those
     assert ends
     assert set(ends) | {8} == set(parts), "only a partition of full batches may be answered"
     assert len(set(ends.values())) == 1
-    assert str(node.error).startswith("full_batches on worker 0 has given 20 results for the 25 rows of partition ")
+    # The first ones, until the node has heard that there are no others.
+    said = r"full_batches on worker 0 has given 20 results for the (first )?25 rows of partition [79]"
+    assert re.match(said, str(node.error))
     assert "and asks for more rows: batch_results() needs one result for each row" in str(node.error)
     node.end()
 
