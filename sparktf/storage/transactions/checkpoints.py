@@ -14,6 +14,7 @@ had got to; late uploads of a trainer stay in `_tmp` and are never looked at. Re
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -96,14 +97,22 @@ def upload_folder(storage: Storage, local: Path, target: str) -> tuple[StagedFil
     """
     if not local.is_dir():
         raise StorageNotFoundError(f"cannot upload {local}: not a folder")
-    staged = []
-    for path in sorted(found for found in local.rglob("*") if found.is_file()):
-        name = path.relative_to(local).as_posix()
-        with storage_errors("read", str(path)), path.open("rb") as stream:
-            checksum = sha256_of(stream)
-        storage.upload_as(path, f"{target}/{name}", checksum)
-        staged.append(StagedFile(name=name, nbytes=path.stat().st_size, sha256=checksum))
+    paths, staged = sorted(found for found in local.rglob("*") if found.is_file()), []
+    with ThreadPoolExecutor(1, thread_name_prefix="checksum") as beside:  # of the next file, while one is sent
+        checksums = [beside.submit(_checksum_of, path) for path in paths]
+        try:
+            for path, checksum in zip(paths, checksums, strict=True):
+                name, sha256 = path.relative_to(local).as_posix(), checksum.result()
+                storage.upload_as(path, f"{target}/{name}", sha256)
+                staged.append(StagedFile(name=name, nbytes=path.stat().st_size, sha256=sha256))
+        finally:
+            beside.shutdown(cancel_futures=True)
     return tuple(sorted(staged, key=lambda file: file.name))
+
+
+def _checksum_of(path: Path) -> str:
+    with storage_errors("read", str(path)), path.open("rb") as stream:
+        return sha256_of(stream)
 
 
 def verify_files(storage: Storage, folder: str, files: Sequence[StagedFile]) -> None:
