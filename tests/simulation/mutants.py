@@ -183,7 +183,11 @@ MUTANTS = (
         only="driver-frozen driver-twice",
     ),
     Mutant("owner of result.json", {"sparktf.driver.output.ResultFile.write": _anybodys_result}),
-    Mutant("a run that another has done is left alone", {"sparktf.driver.output.ResultFile.standing": _nothing_stands}),
+    Mutant(
+        "a run that another has done is left alone",
+        {"sparktf.driver.output.ResultFile.standing": _nothing_stands},
+        only="driver-twice",
+    ),
     Mutant("an owner at work keeps the run", {"sparktf.storage.transactions.ownership.next_step": _taken_at_once}),
     Mutant("messages of older attempts are refused", {"sparktf.driver.attempt.crew.speaker": _any_attempt}),
     Mutant("all nodes have uploaded", {"sparktf.driver.attempt.disciplines.Lockstep.saved": _chief_alone}),
