@@ -108,10 +108,11 @@ class ObjectStorage(Storage, ConditionalStorage):
         found = self._below("list", path)
         if not found:
             raise StorageNotFoundError(f"cannot list {path}: there is no such folder")
-        below = len(self._key(path)) + 1 if self._key(path) else 0
+        key = self._key(path)
+        below = len(key) + 1 if key else 0
         # A key's last part is hidden as a file, each before it as a folder.
         shown = (meta for meta in found if not any(is_hidden(part) for part in meta["path"][below:].split("/") if part))
-        yield from sorted(self._entry(meta) for meta in shown if not _is_marker(meta, self._key(path)))
+        yield from sorted(self._entry(meta) for meta in shown if meta["path"] != key)
 
     def open(self, path: str) -> BinaryIO:
         """See `Storage`. The stream reads one edition of the object."""
@@ -146,9 +147,7 @@ class ObjectStorage(Storage, ConditionalStorage):
     def upload(self, local: Path, path: str) -> None:
         with storage_errors("read", str(local)):
             nbytes = os.stat(local).st_size
-        with object_errors(f"copy {local.name} to", path):
-            parts = nbytes > _PART_NBYTES
-            obstore.put(self._client, self._key(path), local, use_multipart=parts, chunk_size=_PART_NBYTES)
+        self.put_file(local, path)
         arrived = self._head("access", path)["size"]
         if arrived != nbytes:
             raise StorageError(f"cannot copy {local} to {path}: {arrived} of {nbytes} bytes arrived")
@@ -268,10 +267,6 @@ def _edition(tag: Tag) -> UpdateVersion:
     if tag.version is not None:
         known["version"] = tag.version
     return known
-
-
-def _is_marker(meta: ObjectMeta, key: str) -> bool:
-    return meta["path"] == key
 
 
 def open_container(root: str, hadoop: HadoopConf, timeouts: Timeouts, keys: StoreKeys) -> ObjectStorage:
