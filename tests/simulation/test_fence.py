@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lakes import plan_lake, write_lake
 from pretend import PretendDriver, SetClock, WatchedStorage, pretend_config
 
 from sparktf.driver.plan.plan import Plan
@@ -28,16 +27,6 @@ from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
 from sparktf.storage.transactions.checkpoints import CheckpointStore, FileManifest, Manifest, read_manifest
 from sparktf.storage.transactions.fence import Fence, FenceWatch, is_look_due
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_lake(tmp_path_factory.mktemp("lake"), [20])
-
-
-@pytest.fixture(scope="module")
-def plan(lake: Path) -> Plan:
-    return plan_lake(lake)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lakes import plan_lake, write_lake
 from pretend import PretendDriver, WatchedStorage, pretend_config, unmeasured
 from published import DAYS, MODEL, NOW_S, Lab
 
@@ -31,16 +30,6 @@ from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.local import LocalStorage
 from sparktf.storage.transactions.checkpoints import MANIFEST
-
-
-@pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_lake(tmp_path_factory.mktemp("lake"), [20])
-
-
-@pytest.fixture(scope="module")
-def plan(lake: Path) -> Plan:
-    return plan_lake(lake)
 
 
 @pytest.fixture(autouse=True)
