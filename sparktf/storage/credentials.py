@@ -13,7 +13,6 @@ import secrets
 import shutil
 import socket
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from sparktf.hadoop import PROXY_USER
+from sparktf.storage.reread import RereadFile
 from sparktf.storage.short_names import short_name
 from sparktf.storage.tokens import HDFS_KIND, Token, TokenFormatError, parse_tokens
 
@@ -105,47 +105,32 @@ class FileCredentials:
             places: Files, of which the first that exists is read.
             rules: `hadoop.security.auth_to_local`.
         """
-        self._places = places
         self._rules = rules
-        self._lock = threading.Lock()
-        self._seen = ""
-        self._known = KnownTokens()
+        self._file = RereadFile(places, _known_tokens, KnownTokens())
 
     def user(self) -> str:
         """Returns the short name of the principal that the tokens are of, else the process's user."""
         with suppress(TokenFormatError):
-            for token in self._read().tokens:
+            for token in self._file.read()[1].tokens:
                 return short_name(token.owner(), self._rules)
         return process_user()
 
     def token(self, authority: str) -> str | None:
-        return self._read().url_string(authority)
+        return self._file.read()[1].url_string(authority)
 
     def edition(self) -> str:
-        self._read()
-        return self._seen
+        return self._file.read()[0]
 
     def token_file(self) -> str:
-        return self.edition().partition("|")[0] if self._read().tokens else ""
+        edition, known = self._file.read()
+        return edition.partition("|")[0] if known.tokens else ""
 
     def forget(self) -> None:
-        with self._lock:
-            self._seen = ""
+        self._file.forget()
 
-    def _read(self) -> KnownTokens:
-        with self._lock:
-            for place in self._places:
-                try:
-                    found = place.stat()
-                    seen = f"{place}|{found.st_ino}|{found.st_mtime_ns}"
-                    if seen != self._seen:
-                        tokens = [token for token in parse_tokens(place.read_bytes()) if token.kind == HDFS_KIND]
-                        self._known, self._seen = KnownTokens(tokens), seen
-                except (OSError, TokenFormatError):
-                    continue
-                return self._known
-            self._known, self._seen = KnownTokens(), ""
-            return self._known
+
+def _known_tokens(content: bytes) -> KnownTokens:
+    return KnownTokens([token for token in parse_tokens(content) if token.kind == HDFS_KIND])
 
 
 def credentials_here(rules: str = "") -> Credentials:

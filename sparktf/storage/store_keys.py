@@ -11,13 +11,13 @@ import configparser
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from sparktf.hadoop import AZURE_SCHEMES
 from sparktf.storage.credentials import write_token_file
+from sparktf.storage.reread import RereadFile
 
 STORE_KEYS = "sparktf-store-keys"
 """Name of the file with a run's newest secrets in an executor's local folder."""
@@ -66,32 +66,14 @@ class FileKeys:
         Args:
             places: Files, of which the first that exists is read.
         """
-        self._places = places
-        self._lock = threading.Lock()
-        self._seen = ""
-        self._properties: Mapping[str, str] = {}
+        self._file = RereadFile[Mapping[str, str]](places, parse_keys, {})
 
     def properties(self, store: str) -> Mapping[str, str]:
         del store
-        return self._read()[1]
+        return self._file.read()[1]
 
     def edition(self) -> str:
-        return self._read()[0]
-
-    def _read(self) -> tuple[str, Mapping[str, str]]:
-        with self._lock:
-            for place in self._places:
-                try:
-                    found = place.stat()
-                    seen = f"{place}|{found.st_ino}|{found.st_mtime_ns}"
-                    if seen != self._seen:
-                        self._properties, self._seen = parse_keys(place.read_bytes()), seen
-                except (OSError, ValueError):
-                    continue
-                break
-            else:
-                self._properties, self._seen = {}, ""
-            return self._seen, self._properties
+        return self._file.read()[0]
 
 
 def keys_here() -> StoreKeys:
