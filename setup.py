@@ -14,6 +14,7 @@ README = HERE / "README.md"
 # Upper bounds stop at the next version that may break us. TensorFlow and Spark are tied to lines that were run: the
 # training loop and the executor requests lean on what these do, and TensorFlow 2.21 has no wheel for Python 3.14.
 REQUIRES = [
+    "botocore>=1.38,<2",  # finds and ends the uploads that killed processes left in S3: obstore knows its own alone
     "cloudpickle>=3,<4",  # functions of notebooks, as Spark pickles them, where there is no Spark to unpickle them
     "crc32c>=2.7,<3",  # the checksums of TFRecord files, by the instruction that processors have for them
     "cryptography>=43,<51",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -81,17 +81,29 @@ class _CountedExchange(LinkedExchange):
 
 def timed(way: Way, members: int, nbytes: int, sums: int) -> Taken:
     """Returns what each of many sums took."""
+    found: Taken = _told_by(members, way, _member, nbytes, sums)
+    return found
+
+
+def given(way: Way, nbytes: int) -> float:
+    """Returns the seconds in which one member gives another one bytes, the median of some."""
+    found: float = _told_by(2, way, _giver, nbytes)
+    return found
+
+
+def _told_by(members: int, way: Way, work: Callable[..., None], nbytes: int, *more: int) -> Any:
+    """Returns what one of the members tells of its work, each in a process of its own."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     peers = _places(members, way)
-    work = [(rank, peers, way, nbytes, sums, theirs if rank == 0 else None) for rank in range(members)]
-    processes = [context.Process(target=_member, args=args, daemon=True) for args in work]
+    each = [(rank, peers, way, nbytes, *more, theirs) for rank in range(members)]
+    processes = [context.Process(target=work, args=args, daemon=True) for args in each]
     for process in processes:
         process.start()
     try:
         if not ours.poll(TIMEOUT_S):
-            raise SystemExit(f"no sum of {nbytes} bytes over {members} members by {way.name} in {TIMEOUT_S} s")
-        found: Taken = ours.recv()
+            raise SystemExit(f"{members} members by {way.name} told nothing of {nbytes} bytes in {TIMEOUT_S} s")
+        found = ours.recv()
         for process in processes:
             process.join(TIMEOUT_S)
     finally:
@@ -128,7 +140,7 @@ def _places(members: int, way: Way) -> list[Peer]:
     return found
 
 
-def _member(rank: int, peers: Sequence[Peer], way: Way, nbytes: int, sums: int, tell: Connection | None) -> None:
+def _member(rank: int, peers: Sequence[Peer], way: Way, nbytes: int, sums: int, tell: Connection) -> None:
     """Sums again and again; rank 0 tells what it took."""
     bind(rank)
     own = Membership(rank, 1, 1, "of this benchmark", way.tls)
@@ -143,5 +155,20 @@ def _member(rank: int, peers: Sequence[Peer], way: Way, nbytes: int, sums: int, 
         wall_s.append(time.perf_counter() - began_s)
         cpu_s.append(time.process_time() - began_cpu_s)
     exchange.close()
-    if tell is not None:
+    if rank == 0:
         tell.send(Taken(float(np.median(wall_s[WARM_UP:])) * 1e3, float(np.mean(cpu_s[WARM_UP:])) * 1e3))
+
+
+def _giver(rank: int, peers: Sequence[Peer], way: Way, nbytes: int, tell: Connection) -> None:
+    own = Membership(rank, 1, 1, "of this benchmark", way.tls)
+    exchange = LinkedExchange(rank, 2, 0, link_members(peers, own, partners(rank, 2)), attempt=1)
+    values, took_s = [np.ones(nbytes // 4, np.float32)], []
+    for _ in range(WARM_UP + 3):
+        exchange.sum([np.zeros(1, np.float32)])  # both begin at once
+        began_s = time.perf_counter()
+        exchange.from_leader(values)
+        exchange.sum([np.zeros(1, np.float32)])  # it has come
+        took_s.append(time.perf_counter() - began_s)
+    exchange.close()
+    if rank == 0:
+        tell.send(float(np.median(took_s[WARM_UP:])))

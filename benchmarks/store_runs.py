@@ -74,7 +74,7 @@ def main() -> None:
             [
                 figure("commit of 200 MB / plain upload of it", times, unit="", goal="<= 1.2"),
                 figure("requests a commit, beside its files", requests, unit="", goal="<= 12"),
-                figure("requests of a driver in a minute of training", [_beats(by_door, door)], unit=""),
+                figure("requests of a driver in a minute of training", [_beats(by_door, door)], unit="", goal="<= 4"),
             ],
         )
 
@@ -126,7 +126,7 @@ def _beats(systems: FileSystems, door: CountingDoor) -> float:
     owner = Ownership(storage, storage, rundir, Application("bench", 1), SystemClock(), 6.0)
     owner.acquire(print, wait=False)
     door.take()
-    time.sleep(6.0)
+    time.sleep(6.3)  # a last beat comes at the end of the six seconds
     count = sum(door.take().values())
     owner.release()
     return float(count)

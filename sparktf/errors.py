@@ -221,7 +221,13 @@ class NodeLostError(SparkTFError, RuntimeError):
 
 
 class PeerLostError(NodeLostError):
-    """The connection to another member of the gang is lost: a symptom, unless nothing else is known to have failed."""
+    """The connection to another member of the gang is lost: a symptom, unless nothing else is known to have failed.
+
+    Attributes:
+        closed_by: The member that has closed it, as its node is called; "" where none is known to have.
+    """
+
+    closed_by: str = ""
 
 
 class LinkCutError(PeerLostError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -31,6 +31,7 @@ OBJECT_SCHEMES = ("s3a", "s3", *AZURE_SCHEMES, *GCS_SCHEMES)
 VIEWFS = "viewfs"
 """The scheme of paths that a mount table leads to other file systems."""
 
+_OF_SPARK = "spark.hadoop."
 _PAIR = "dfs.ha.namenodes."
 PROXY_USER = "HADOOP_PROXY_USER"
 """The variable by which Hadoop's clients, and hdfs-native, act as another user than the one who has logged in."""
@@ -82,10 +83,16 @@ class HadoopConf(Message):
         return cls(properties=expand(properties | _truststore(of_tls)))
 
     @classmethod
-    def from_environment(cls) -> Self:
-        """Reads the folder that HADOOP_CONF_DIR names; empty if unset. Raises as `from_folder`."""
+    def from_environment(cls, settings: Mapping[str, str] | None = None) -> Self:
+        """Reads the folder that HADOOP_CONF_DIR names; empty if unset. Raises as `from_folder`.
+
+        Args:
+            settings: Spark's, whose `spark.hadoop.*` win, as in a JVM that is started with them.
+        """
         folder = os.environ.get("HADOOP_CONF_DIR")
-        return cls.from_folder(folder) if folder else cls()
+        found = cls.from_folder(folder) if folder else cls()
+        given = {key.removeprefix(_OF_SPARK): v for key, v in (settings or {}).items() if key.startswith(_OF_SPARK)}
+        return cls(properties=expand(found.properties | given)) if given else found
 
     @classmethod
     def from_xml(cls, content: str, ssl_client: str = "<configuration/>") -> Self:

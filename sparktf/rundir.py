@@ -50,6 +50,8 @@ _OWN_ENTRIES = {
     "tensorboard",
 }
 _ON_ITS_WAY = re.compile(r"^(_(commit|plan|put|swept)-[0-9a-f-]+|\.(probe|tmp)-[0-9a-f]+(-renamed)?)$")
+_OBJECTS = "_objects"
+_STAGED_MODEL = re.compile(r"^_staged-.+-[0-9a-f]{8}$")
 
 _NAME = re.compile(NAME_PATTERN.removesuffix("$"))
 _STEP = re.compile(r"^step-(\d{12})$")
@@ -174,13 +176,28 @@ class RunDirectory:
         return f"{self.checkpoints}/step-{step:012d}"
 
     def staged(self, attempt: int, what: str) -> str:
-        """An attempt's upload of one checkpoint ("step-...") or of the model ("model")."""
+        """An attempt's upload of one checkpoint or of the model; see `writers_name`."""
         return f"{self.staging}/{attempt:03d}-{what}"
 
 
 def is_of_a_run(entry: str) -> bool:
     """Whether an entry of this name belongs to a run directory; others belong to somebody else."""
     return entry in _OWN_ENTRIES or is_on_its_way(entry)
+
+
+def is_of_a_name(path: str) -> bool:
+    """Whether a file at a path below the folder of a name, in a store, belongs to one of its runs or published models.
+
+    Args:
+        path: Without that folder.
+    """
+    folder, _, entry = path.partition("/")
+    entry = entry.partition("/")[0]
+    if entry == _OBJECTS:
+        return is_name(folder)
+    if folder == SERVING:
+        return entry.isdecimal() or _STAGED_MODEL.match(entry) is not None
+    return is_name(folder) and is_of_a_run(entry)
 
 
 def is_on_its_way(entry: str) -> bool:
@@ -234,6 +251,14 @@ def checkpoint_step(folder: str) -> int | None:
     """Returns the step of a checkpoint folder's name, None for other names."""
     found = _STEP.match(folder)
     return int(found.group(1)) if found else None
+
+
+def writers_name(what: str, writer: NodeId, incarnation: int) -> str:
+    """Returns the name of what a leader uploads, a checkpoint ("step-...") or "model".
+
+    A later leader may upload the same one again while the one before, who counts as lost, is still at it.
+    """
+    return f"{what}.{writer.role.value}-{writer.index}.{incarnation}"
 
 
 def checkpoint_name(step: int) -> str:

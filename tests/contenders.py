@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -11,7 +11,7 @@ from pretend import PretendClock
 from sparktf.errors import StorageUnavailableError
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage.base import FileEntry, Storage
+from sparktf.storage.base import FileEntry, OpenUpload, Storage, Tag
 from sparktf.storage.transactions.fence import Fence
 from sparktf.storage.transactions.ownership import Ownership
 
@@ -41,6 +41,7 @@ class WayStorage(Storage):
     def __init__(self, storage: Storage, way: Way) -> None:
         self._storage = storage
         self._way = way
+        self.renames = storage.renames
 
     def stat(self, path: str) -> FileEntry:
         found: FileEntry = self._way("stat", lambda: self._storage.stat(path))
@@ -78,12 +79,26 @@ class WayStorage(Storage):
     def write_bytes(self, path: str, content: bytes) -> None:
         self._way("write", lambda: self._storage.write_bytes(path, content))
 
+    def uploads(self, folder: str) -> tuple[OpenUpload, ...]:
+        return self._storage.uploads(folder)
+
+    def abort(self, uploads: Sequence[OpenUpload]) -> None:
+        self._storage.abort(uploads)
+
     def keep_names(self, path: str) -> None:
         self._storage.keep_names(path)
 
     def write_if(self, path: str, content: bytes, inside: str) -> bool | None:
         # Whoever has a way for renames is to see them: what is written in one step elsewhere is renamed then.
         return self._storage.write_if(path, content, inside) if self._way is at_once else None
+
+    def put_over(self, path: str, content: bytes, tag: Tag | None) -> Tag:
+        put: Tag = self._way("write", lambda: self._storage.put_over(path, content, tag))
+        return put
+
+    def tag_of(self, path: str) -> Tag | None:
+        found: Tag | None = self._way("read", lambda: self._storage.tag_of(path))
+        return found
 
     def make_dirs(self, path: str) -> None:
         self._way("make", lambda: self._storage.make_dirs(path))

@@ -35,6 +35,7 @@ SHOWN = {
     "Spark ML": ["integration/test_spark_ml.py"],
     "TFRecords": ["integration/test_tfrecords.py"],
     "YARN": ["cluster/test_yarn_spark.py"],
+    "Kubernetes": ["kubernetes/test_client_mode.py"],
 }
 """What each column of the table shows, and the files of tests that show it."""
 
@@ -67,6 +68,9 @@ ROWS = {
 
 NOT_RUN = "not run"
 
+# As `PYTHONPATH=tests:yarn python -m kubernetes`; but a row's own PYTHONPATH is what its tests go by.
+_IN_NETWORK = "import runpy, sys; sys.path[:0] = ['tests', 'yarn']; runpy.run_module('kubernetes', run_name='__main__')"
+
 # PySpark 3.5 leaves sockets for the garbage collector to close, and asks a module of old about versions.
 _IGNORED = ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning", "DeprecationWarning")
 _PYTEST = ("-m", "pytest", "-q", *(part for it in _IGNORED for part in ("-W", f"ignore::{it}")))
@@ -77,6 +81,9 @@ _BEGINNING = """\
 What `make matrix` last found, by tests of integration on each Spark and TensorFlow in place of the environment's own,
 which all of `make test` runs on: the newest Spark of pip's and TensorFlow 2.21, with Java 17 and Python 3.11. YARN is
 `spark-submit jobs/train.py` in client and cluster mode, on Hadoop 3.5.0 or the row's, with that Spark's Hadoop client.
+Kubernetes is a driver beside the cluster and executors in pods, of which some are lost, with and without dynamic
+allocation, and `sparktf doctor --nodes`: what kubernetes.md says of the API server and its pods holds here, too.
+Object stores are in `make test` alone: SeaweedFS 4.48 for S3, and Azurite 3.37.0 for Azure.
 
 """
 _END = """
@@ -115,17 +122,19 @@ def columns_of(packages: Path) -> list[str]:
 
 
 def run(packages: Path, columns: Sequence[str]) -> dict[str, str]:
-    """Runs the tests of some columns of a row, those of YARN in a cluster's network; returns their cells."""
+    """Runs the tests of some columns of a row, those of YARN and of pods in networks of theirs; returns their cells."""
     report = TIMES / f"matrix-{packages.name}.xml"
-    on_cluster = report.with_suffix(".cluster.xml")
+    on_cluster, of_pods = report.with_suffix(".cluster.xml"), report.with_suffix(".pods.xml")
     files = [f"tests/{name}" for column in columns for name in SHOWN[column]]
-    there = [name for name in files if name.startswith("tests/cluster/")]
-    if here := [name for name in files if name not in there]:
+    there, pods = ([name for name in files if name.startswith(f"tests/{part}/")] for part in ("cluster", "kubernetes"))
+    if here := [name for name in files if name not in (*there, *pods)]:
         _call(packages, report, ["-m", "not more", *here])
     chosen = ["--hadoop", hadoop] if (hadoop := hadoop_of(packages)) else []
     if there:
         _call(packages, on_cluster, there, [str(REPO / "yarn/minihadoop.sh"), "as-root", *chosen, "--"])
-    found = cells(*([report] if here else []), *([on_cluster] if there else []))
+    if pods:
+        _call(packages, of_pods, pods, [sys.executable, "-c", _IN_NETWORK])
+    found = cells(*([report] if here else []), *([on_cluster] if there else []), *([of_pods] if pods else []))
     return {column: found[column] for column in columns}
 
 

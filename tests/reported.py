@@ -23,11 +23,14 @@ from sparktf.results.events import (
     CourseSeen,
     Event,
     LineSaid,
+    LossOutlived,
     MetricsSeen,
     RunBegun,
     RunEnded,
     Samples,
 )
+from sparktf.results.outlived import Outlived
+from sparktf.results.pace import NodePace, Percentiles
 from sparktf.results.result import AttemptResult, NodeInput, NodeResult, RunResult
 from sparktf.rundir import STATISTICS, RunDirectory
 from sparktf.sequence import Stream
@@ -153,6 +156,7 @@ class StoredRuns:
             (20.0, AttemptBegun(attempt=1, workers=_WORKERS, hosts=", ".join(_HOSTS), from_step=0)),
             *_metrics(1, epochs=1),
             (20.0 + seconds, course),
+            (420.0, LossOutlived(attempt=1, number=1, loss=_OUTLIVED.model_copy(update={"whole_step": None}))),
             (21.0 + seconds, LineSaid(text="epoch 2/3  step 12,000  rows 12,288,000  48,211 rows/s  loss 0.3012")),
         ]
         self._events(day, begin_s, events)
@@ -390,6 +394,16 @@ def _texts(rows: int, shares: dict[str, float]) -> ColumnStatistics:
     return ColumnStatistics(type="string", nulls=nulls, distinct=len(shares), commonest=commonest)
 
 
+_OUTLIVED = Outlived(
+    nodes=("worker 1",),
+    causes=("worker 1 on dn2.example lost its agent: executor lost",),
+    step=4_812,
+    workers=3,
+    after_s=0.31,
+    whole_step=4_835,
+)
+
+
 def _attempts(error: ErrorRecord | None) -> tuple[AttemptResult, ...]:
     lost = ErrorRecord(
         type="NodeLostError",
@@ -418,6 +432,7 @@ def _attempts(error: ErrorRecord | None) -> tuple[AttemptResult, ...]:
         duration_s=1_020.0,
         root_cause=error,
         nodes=_nodes(),
+        outlived=(_OUTLIVED,),
     )
     return (first, second)
 
@@ -431,6 +446,12 @@ def _nodes() -> tuple[NodeResult, ...]:
             local_nbytes=2_400_000_000 - n * 420_000_000,
             log=f"http://{_HOSTS[n]}:8042/node/containerlogs/container_1795000000000_0042_01_00000{n}/etl",
             input=NodeInput(rows={"direct": 12_000_000 - n * 400_000}, wait_s=12.0 + 40 * n, seconds=1_000.0),
+            pace=NodePace(
+                updates=12_000,
+                computing=Percentiles(p50_s=0.041 + 0.022 * (n == 2), p95_s=0.052 + 0.04 * (n == 2), total_s=500.0),
+                rows_wait=Percentiles(p50_s=0.001, p95_s=0.004, total_s=12.0),
+                peers_wait=Percentiles(p50_s=0.032 - 0.022 * (n == 2), p95_s=0.06, total_s=400.0),
+            ),
         )
         for n in range(_WORKERS)
     )

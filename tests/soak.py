@@ -5,20 +5,27 @@ Under parameter servers, updates of what a lost worker was at may be made again:
     make soak                   ten minutes, a kill every 20 s
     make soak ARGS="--minutes 2 --every 5 --seed 7 --strategy multi_worker_mirrored"
 
-Real agents, trainers and checkpoints, without Spark. The model has one weight a row, which grows by one in each update
-that has the row: what a run exports tells of each row in how many updates it was, whatever became of its trainers.
+Killed are trainers, the nurseries that fork them, agents, in whose place others come, and the driver, whose run another
+takes up. Real agents, trainers and checkpoints, without Spark. The model has one weight a row, which grows by one
+in each update that has the row: what a run exports tells of each row in how many updates it was, whatever became of
+its trainers.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +47,7 @@ def job(folder: Path, strategy: str) -> JobConfig:
         folder,
         "counted",
         data={"inputs": {"row": "row"}, "targets": {"price": "price"}, "shuffle_rows": 500},
-        cluster={"strategy": strategy, "workers": 2, **({"ps": 1} if is_served else {})},
+        cluster={"strategy": strategy, "workers": 2, "ps": 1} if is_served else {"strategy": strategy, "workers": 3},
         params={**PARAMS, "by_sign": not is_served},
         train={"batch_size": 4, "steps_per_call": 8, "epochs": EPOCHS, "max_attempts": 1000},
         checkpoint={"every_seconds": 1},
@@ -49,11 +56,14 @@ def job(folder: Path, strategy: str) -> JobConfig:
 
 
 class Killer:
-    """Kills one process of the gang's every few seconds, whichever it is but the agents: nobody starts those here."""
+    """Kills one process every few seconds, whichever it is: the driver's, an agent's, a nursery's or a trainer's."""
 
-    def __init__(self, gang: LocalGang, every_s: float, seed: int) -> None:
-        self.killed = 0
-        self._gang, self._every_s, self._draw = gang, every_s, random.Random(seed)
+    def __init__(self, every_s: float, seed: int, until_s: float) -> None:
+        """Begins; from `until_s` on, by the monotonic clock, nothing is killed, so that a run ends."""
+        self._until_s = until_s
+        self.killed: Counter[str] = Counter()
+        self.driver = 0
+        self._every_s, self._draw = every_s, random.Random(seed)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -63,12 +73,32 @@ class Killer:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(self._every_s):
-            children = self._gang.agents.children() if self._gang.agents is not None else []
-            if children:
-                with suppress(psutil.NoSuchProcess):
-                    self._draw.choice(children).kill()
-                    self.killed += 1
+        while not self._over.wait(self._every_s) and time.monotonic() < self._until_s:
+            with suppress(psutil.NoSuchProcess):
+                found = self._victims()
+                if found:
+                    kind, victim = self._draw.choice(found)
+                    victim.kill()
+                    self.killed[kind] += 1
+
+    def _victims(self) -> list[tuple[str, psutil.Process]]:
+        """Returns what may be killed, and what it is; nothing while the gang gathers, which takes longer."""
+        if not self.driver:
+            return []
+        driver = psutil.Process(self.driver)
+        found = [("driver", driver)]
+        for server in driver.children():
+            for agent in server.children():
+                below = agent.children(recursive=True)
+                found += [("agent", agent)] * bool(below) + [("trainer or nursery", child) for child in below]
+        return found if len(found) > 1 else []
+
+
+def reviving(gang: LocalGang, over: threading.Event) -> None:
+    """Has another agent come in the place of each that is gone, as clusters do, until it is over."""
+    while not over.wait(1):
+        if gang.agents is not None:
+            gang.agents.revive()
 
 
 def main() -> int:
@@ -78,25 +108,53 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=20.0, help="seconds")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--strategy", default="parameter_server")
+    parser.add_argument("--drive", nargs=2, metavar=("FOLDER", "RUN"), help="be the driver of a run")
     given: Any = parser.parse_args()
+    if given.drive:
+        return drive(Path(given.drive[0]), given.drive[1], given.strategy)
     until_s = time.monotonic() + 60 * given.minutes
-    with tempfile.TemporaryDirectory(prefix="sparktf-soak-") as name:
-        folder = Path(name)
-        lake.write(folder / "lake", [ROWS // 80] * 80)
-        config = job(folder, given.strategy)
-        gang = LocalGang(config, config.cluster.nodes, LocalSite(config.cluster.nodes, imports=True))
-        killer = Killer(gang, given.every, given.seed)
+    with tempfile.TemporaryDirectory(prefix="sparktf-soak-", ignore_cleanup_errors=True) as name:
+        lake.write(Path(name) / "lake", [ROWS // 80] * 80)
+        killer = Killer(given.every, given.seed, until_s)
         wrong = runs = 0
-        with ProcessPoolExecutor(1, mp_context=PROCESSES, initializer=keep_files_in, initargs=(name,)) as elsewhere:
-            try:
-                while time.monotonic() < until_s:
-                    runs += 1
-                    wrong += not is_exact(gang, config, f"run-{runs}", elsewhere)
-            finally:
-                killer.stop()
-                gang.close()
-    print(f"{runs} runs, {killer.killed} processes killed, {wrong} runs wrong")
+        try:
+            while time.monotonic() < until_s:
+                runs += 1
+                wrong += not trained(killer, Path(name), f"run-{runs}", given.strategy)
+        finally:
+            killer.stop()
+    print(f"{runs} runs, killed: {dict(killer.killed)}, {wrong} runs wrong")
     return 1 if wrong or not killer.killed else 0
+
+
+def trained(killer: Killer, folder: Path, run_id: str, strategy: str) -> bool:
+    """Has drivers train, one after the other, until one of them ends by itself; returns whether all was right."""
+    command = [sys.executable, __file__, "--strategy", strategy, "--drive", str(folder), run_id]
+    for drivers in count(1):
+        process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(folder)})
+        killer.driver = process.pid
+        code = process.wait()
+        killer.driver = 0
+        if code != -signal.SIGKILL:
+            print(f"{run_id}: {drivers} drivers, the last one ended with {code}", flush=True)
+            return code == 0
+    raise AssertionError
+
+
+def drive(folder: Path, run_id: str, strategy: str) -> int:
+    """Trains as the driver, or goes on where one has been killed; returns 1 if a row counts too often or not."""
+    config = job(folder, strategy)
+    gang = LocalGang(config, config.cluster.nodes, LocalSite(config.cluster.nodes, imports=True))
+    over = threading.Event()
+    thread = threading.Thread(target=reviving, args=(gang, over), daemon=True)
+    with ProcessPoolExecutor(1, mp_context=PROCESSES, initializer=keep_files_in, initargs=(str(folder),)) as elsewhere:
+        try:
+            thread.start()
+            return 0 if is_exact(gang, config, run_id, elsewhere) else 1
+        finally:
+            over.set()
+            thread.join()
+            gang.close()
 
 
 def is_exact(gang: LocalGang, config: JobConfig, run_id: str, elsewhere: ProcessPoolExecutor) -> bool:

@@ -1,4 +1,4 @@
-"""A door in front of an S3 server: requests fail there, are done and not answered, are done twice, or come late."""
+"""A door in front of a store: requests fail there, are done and not answered, are done twice, or come late."""
 
 from __future__ import annotations
 
@@ -80,6 +80,16 @@ class FaultyDoor:
             return found.status, found.getheaders(), content
         finally:
             server.close()
+
+
+class LateCopies(FaultyDoor):
+    """Answers to each copy within the store that it is under way, as Azure may; to a test it never comes."""
+
+    def _serve(self, request: BaseHTTPRequestHandler) -> None:
+        if request.headers.get("x-ms-copy-source"):
+            _answer(request, 202, [("x-ms-copy-id", "1"), ("x-ms-copy-status", "pending")], b"")
+        else:
+            super()._serve(request)
 
 
 def _answer(request: BaseHTTPRequestHandler, status: int, headers: list[tuple[str, str]], content: bytes) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from obstore.store import MemoryStore
 
-from sparktf.storage.base import FileEntry, Tag
+from sparktf.storage.base import FileEntry, OpenUpload, Tag
 from sparktf.storage.objects.object_storage import ObjectStorage
 
 _T = TypeVar("_T")
@@ -19,7 +19,14 @@ ROOT = "s3a://memory"
 class WatchedStore(ObjectStorage):
     """One process's view of a store. `way` is told of each request, and makes it, or not."""
 
-    def __init__(self, memory: MemoryStore, way: Callable[[str, Callable[[], Any]], Any]) -> None:
+    def __init__(
+        self,
+        memory: MemoryStore,
+        way: Callable[[str, Callable[[], Any]], Any],
+        left: list[OpenUpload] | None = None,
+    ) -> None:
+        """Makes no request. `left` are the store's uploads in parts, which that in memory does not know."""
+        self._uploads = [] if left is None else left
         self._root = ROOT
         self._memory = memory
         self._way = way
@@ -29,36 +36,49 @@ class WatchedStore(ObjectStorage):
         return self._memory
 
     def read_tagged(self, path: str) -> tuple[bytes, Tag]:
-        return self._pass("read", lambda: ObjectStorage.read_tagged(self, path))
+        return self._ask("read", lambda: ObjectStorage.read_tagged(self, path))
 
     def put_tagged(self, path: str, content: bytes, tag: Tag | None) -> Tag:
-        return self._pass("swap", lambda: ObjectStorage.put_tagged(self, path, content, tag))
+        return self._ask("swap", lambda: ObjectStorage.put_tagged(self, path, content, tag))
 
     def read_bytes(self, path: str) -> bytes:
-        return self._pass("read", lambda: ObjectStorage.read_bytes(self, path))
+        return self._ask("read", lambda: ObjectStorage.read_bytes(self, path))
 
     def write_bytes(self, path: str, content: bytes) -> None:
-        self._pass("write", lambda: ObjectStorage.write_bytes(self, path, content))
+        self._ask("write", lambda: ObjectStorage.write_bytes(self, path, content))
 
     def put_file(self, local: Path, path: str) -> None:
-        self._pass("write", lambda: ObjectStorage.write_bytes(self, path, local.read_bytes()))
+        self._ask("write", lambda: ObjectStorage.write_bytes(self, path, local.read_bytes()))
 
     def copy_object(self, source: str, target: str) -> None:
-        self._pass("copy", lambda: ObjectStorage.write_bytes(self, target, ObjectStorage.read_bytes(self, source)))
+        self._ask("copy", lambda: ObjectStorage.write_bytes(self, target, ObjectStorage.read_bytes(self, source)))
 
     def delete_objects(self, paths: Sequence[str]) -> None:
         if paths:
-            self._pass("delete", lambda: ObjectStorage.delete_objects(self, paths))
+            self._ask("delete", lambda: ObjectStorage.delete_objects(self, paths))
 
     def below(self, path: str) -> Sequence[FileEntry]:
-        return self._pass("list", lambda: ObjectStorage.below(self, path))
+        return self._ask("list", lambda: ObjectStorage.below(self, path))
+
+    def uploads(self, folder: str) -> tuple[OpenUpload, ...]:
+        def listed() -> tuple[OpenUpload, ...]:
+            return tuple(upload for upload in self._uploads if upload.path.startswith(f"{folder}/"))
+
+        return self._ask("uploads", listed)
+
+    def abort(self, uploads: Sequence[OpenUpload]) -> None:
+        def end() -> None:
+            self._uploads[:] = [upload for upload in self._uploads if upload not in uploads]
+
+        if uploads:
+            self._ask("abort", end)
 
     def head(self, path: str) -> FileEntry | None:
-        return self._pass("head", lambda: ObjectStorage.head(self, path))
+        return self._ask("head", lambda: ObjectStorage.head(self, path))
 
     def tag_of(self, path: str) -> Tag | None:
-        return self._pass("head", lambda: ObjectStorage.tag_of(self, path))
+        return self._ask("head", lambda: ObjectStorage.tag_of(self, path))
 
-    def _pass(self, what: str, make: Callable[[], _T]) -> _T:
+    def _ask(self, what: str, make: Callable[[], _T]) -> _T:
         found: _T = self._way(what, make)
         return found

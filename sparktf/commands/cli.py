@@ -8,6 +8,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -68,7 +69,7 @@ def _check(arguments: argparse.Namespace) -> int:
         from sparktf.submit.environment import default_master  # noqa: PLC0415
 
         master = arguments.master or default_master(config)
-        found = check_run(config, master, _file_systems(), say, deep=bool(arguments.deep))
+        found = check_run(config, master, _file_systems(config), say, deep=bool(arguments.deep))
         for error in found.errors:
             say(told_lines(words_of_error(error)))
         if found.errors:
@@ -90,7 +91,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     config = _config(arguments)
     run_id = chosen_run_id(arguments.run_id, arguments.date)
     master = arguments.master or default_master(config)
-    forecast = look_ahead(config, run_id, master, _file_systems(), SystemClock(), say)
+    forecast = look_ahead(config, run_id, master, _file_systems(config), SystemClock(), say)
     if arguments.json:
         print(forecast.model_dump_json(indent=1))
     else:
@@ -152,7 +153,7 @@ def _submit(arguments: argparse.Namespace) -> int:
         raise ConfigError("--model needs --predict: a run trains the configuration's model: leave out --model")
     scoring = ScoringJob(arguments.model) if arguments.predict else None
     options = {"wait": arguments.wait, "detach": arguments.detach, "dry_run": arguments.dry_run}
-    return submit(config, beside, None if scoring else run_id, _file_systems(), scoring=scoring, **options)
+    return submit(config, beside, None if scoring else run_id, _file_systems(config), scoring=scoring, **options)
 
 
 def _backfill(arguments: argparse.Namespace) -> int:
@@ -160,15 +161,16 @@ def _backfill(arguments: argparse.Namespace) -> int:
 
     every_s = seconds_of("--every", arguments.every)
     dates = backfill.dates_between(arguments.first, arguments.last, every_s)
-    sets, parallel = arguments.set, arguments.parallel
-    return backfill.run_backfill(arguments.config, sets, dates, _file_systems(), parallel, dry_run=arguments.dry_run)
+    config, sets, parallel = arguments.config, arguments.set, arguments.parallel
+    systems = _file_systems(load_config(config, sets, dates[0]))
+    return backfill.run_backfill(config, sets, dates, systems, parallel, dry_run=arguments.dry_run)
 
 
 def _schedule(arguments: argparse.Namespace) -> int:
     from sparktf.submit.schedules import copy_schedule  # noqa: PLC0415 - as above
 
-    print(*copy_schedule(arguments.scheduler, arguments.to), sep="\n")
-    print("put your names in place of churn: docs/nights/scheduling.md")
+    copied = copy_schedule(arguments.scheduler, arguments.to)
+    print(*copied, "put your names in place of churn: docs/nights/scheduling.md", sep="\n")
     return 0
 
 
@@ -189,8 +191,7 @@ def _runs(arguments: argparse.Namespace) -> int:
     output = _needed_output(arguments)
     if arguments.expect is not None:
         return _expect(arguments, output)
-    now = datetime.datetime.now(datetime.UTC)
-    since = None if arguments.since is None else parse_since(arguments.since, now)
+    since = None if arguments.since is None else parse_since(arguments.since, datetime.datetime.now(datetime.UTC))
     found = recorded_runs(output, arguments.name, failed=arguments.failed, since=since, warn=say)
     if arguments.json:
         for line in json_lines(found):
@@ -231,17 +232,16 @@ def _diff(arguments: argparse.Namespace) -> int:
 
 
 def _suggest_checks(arguments: argparse.Namespace) -> int:
-    from sparktf.runs.finding import find_output, need_name, need_output  # noqa: PLC0415
+    from sparktf.runs.finding import find_output, load_for_today, need_name, need_output  # noqa: PLC0415
     from sparktf.runs.suggested_checks import find_nights, suggested_yaml  # noqa: PLC0415
 
-    systems = _file_systems()
+    systems = _file_systems(arguments.config)
     output = find_output(systems, arguments.output, arguments.config)
     run = need_name(arguments.run, need_output(output))
     nights = find_nights(systems, run, output, say)
     present, source = nights.present, f"run {nights.configured}"
     if arguments.config is not None:
-        today = datetime.datetime.now(datetime.UTC).date().isoformat()
-        present, source = load_config(arguments.config, date=today).data.checks, arguments.config
+        present, source = load_for_today(arguments.config).data.checks, arguments.config
     print(suggested_yaml(nights, present, source), end="")
     return 0
 
@@ -266,13 +266,11 @@ def _tensorboard(arguments: argparse.Namespace) -> int:
     from sparktf.runs.finding import find_output  # noqa: PLC0415
 
     signal.signal(signal.SIGTERM, _interrupt)
-    systems = _file_systems()
+    systems = _file_systems(arguments.config)
     subject = find_subject(systems, arguments.run, find_output(systems, arguments.output, arguments.config))
     flags = ["--host", arguments.host, "--port", str(arguments.port), *arguments.flags]
-    try:
+    with suppress(KeyboardInterrupt):  # there is no other way to end it
         show_board(subject, flags, SystemClock(), partial(print, flush=True))
-    except KeyboardInterrupt:
-        return 0  # there is no other way to end it
     return 0
 
 
@@ -328,18 +326,20 @@ def _completion(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _file_systems() -> FileSystems:
-    """Returns this process's file systems, the only ones that it has."""
+def _file_systems(config: JobConfig | str | None) -> FileSystems:
+    """Returns this process's file systems, the only ones that it has; a configuration may say more about them."""
     from sparktf.driver.spark.ticket import command_file_systems  # noqa: PLC0415 - storage libraries, as above
+    from sparktf.runs.finding import load_for_today  # noqa: PLC0415 - as above
 
-    return command_file_systems()
+    loaded = load_for_today(config) if isinstance(config, str) else config
+    return command_file_systems(loaded.submit.conf if loaded else None)
 
 
 def _needed_output(arguments: argparse.Namespace) -> RunsRoot:
     """Returns the output that a command line names. Raises `ConfigError` where it names none."""
     from sparktf.runs.finding import find_output, need_output  # noqa: PLC0415 - as above
 
-    return need_output(find_output(_file_systems(), arguments.output, arguments.config))
+    return need_output(find_output(_file_systems(arguments.config), arguments.output, arguments.config))
 
 
 def _needed_name(arguments: argparse.Namespace, output: RunsRoot) -> str:
@@ -353,7 +353,7 @@ def _found_runs(arguments: argparse.Namespace, *runs: str) -> list[FoundRun]:
     """Returns the runs that a person means. Raises `ConfigError` where there is none of them."""
     from sparktf.runs.finding import find_output, find_run  # noqa: PLC0415 - as above
 
-    systems = _file_systems()
+    systems = _file_systems(arguments.config)
     output = find_output(systems, arguments.output, arguments.config)
     return [find_run(systems, run, output) for run in runs]
 

@@ -6,7 +6,7 @@ import math
 import subprocess
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,14 +144,7 @@ class Guests(FunctionGang):
 
     def info(self) -> list[dict[str, Any]]:
         """Returns the nodes in the form of TensorFlowOnSpark."""
-        found: list[dict[str, Any]] = []
-        functions = self.functions
-        for node, guest in sorted(functions.guests.items(), key=lambda item: item[1].number):
-            port = int(guest.cluster[guest.job][guest.index].rpartition(":")[2])
-            host = functions.trainers[node].host
-            who = {"executor_id": guest.number, "host": host, "job_name": guest.job, "task_index": guest.index}
-            found.append({**who, "port": port, "tb_pid": 0, "tb_port": 0})
-        return found
+        return told_of(self.functions.guests.values())
 
     def meta(self) -> dict[str, Any]:
         """Returns the cluster's template and folders, in the form of TensorFlowOnSpark."""
@@ -335,3 +328,13 @@ class _Agents:
 
 def _started_beside(here: int, settings: AgentSettings, code: Sequence[str]) -> list[subprocess.Popen[bytes]]:
     return [start_beside(partition, settings, code) for partition in range(here)]
+
+
+def told_of(guests: Iterable[GuestNode]) -> list[dict[str, Any]]:
+    """Returns nodes in the form of TensorFlowOnSpark, by number; "host" is where others reach them."""
+    found: list[dict[str, Any]] = []
+    for guest in sorted(guests, key=lambda guest: guest.number):
+        host, _, port = guest.cluster[guest.job][guest.index].rpartition(":")
+        who = {"executor_id": guest.number, "host": host, "job_name": guest.job, "task_index": guest.index}
+        found.append({**who, "port": int(port), "tb_pid": 0, "tb_port": 0})
+    return found

@@ -58,6 +58,12 @@ class SecurityConfig(Section):
     )
 
 
+WITHOUT_GENERATIONS = (
+    "needs sparktf's own connections, since over TensorFlow's collectives the loss of any worker ends the attempt: set "
+    "cluster.collectives: sparktf, or leave it out"
+)
+"""What is wrong with `train.min_workers`, and what to do."""
+
 _NOT_PLANNED = {"ready", "checks", "rebalance", "locality", "prefetch_mib", "cache", "cache_mib", "staging_mib"} | {
     "max_bad_rows"
 }
@@ -159,6 +165,25 @@ class JobConfig(Section):
         return self
 
     @model_validator(mode="after")
+    def _enough_workers_are_there(self) -> Self:
+        fewest, cluster = self.train.min_workers, self.cluster
+        if fewest == 1:
+            return self
+        if not cluster.updates_together:
+            raise ValueError(
+                f"train.min_workers: {fewest} is for workers that make each update together: under cluster.strategy: "
+                f"{cluster.strategy} set cluster.min_workers"
+            )
+        if fewest > cluster.shape.workers:
+            raise ValueError(
+                f"train.min_workers: {fewest} is more than the workers there are: set it to at most "
+                f"cluster.workers: {cluster.shape.workers}"
+            )
+        if cluster.collectives == "tensorflow":
+            raise ValueError(f"train.min_workers: {fewest} {WITHOUT_GENERATIONS}")
+        return self
+
+    @model_validator(mode="after")
     def _classes_are_of_one_target(self) -> Self:
         if self.train.classes is not None and len(self.data.targets) > 1:
             raise ValueError(
@@ -223,8 +248,17 @@ class JobConfig(Section):
     @property
     def shape(self) -> GangShape:
         """The gang's size, and the fewest workers it goes on with: at least as many as an update needs."""
-        least = max(self.cluster.min_workers, self.train.replicas_to_aggregate or 1)
+        least = max(self.cluster.min_workers, self.train.replicas_to_aggregate or 1, self.train.min_workers)
         return self.cluster.model_copy(update={"min_workers": least}).shape
+
+    @property
+    def keeps_leader(self) -> str:
+        """Why no other worker of a synchronous gang can go on in its leader's place; "" where one can."""
+        if self.train.callbacks is not None:
+            return "what train.callbacks remember is the leader's alone"
+        if self.gate is not None:
+            return "the leader alone compares models for the gate"
+        return ""
 
     @property
     def steps_per_call(self) -> int:

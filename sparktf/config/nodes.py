@@ -163,8 +163,12 @@ class ClusterConfig(Section):
 
     @property
     def outlives_losses(self) -> bool:
-        """Whether an attempt survives the loss of a worker or an evaluator, which is then replaced."""
-        return self.traits.outlives_losses or self.evaluator
+        """Whether an attempt may survive the loss of a worker or an evaluator, which is then replaced.
+
+        A synchronous gang does over sparktf's own connections; whether `auto` chooses these, the nodes decide.
+        """
+        is_gang = self.updates_together and self.shape.workers > 1 and self.collectives != "tensorflow"
+        return self.traits.outlives_losses or self.evaluator or is_gang
 
     @property
     def node_memory(self) -> NodeMemory:

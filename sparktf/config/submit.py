@@ -65,8 +65,9 @@ class SubmitConfig(Section):
     )
     conf: dict[str, str] = Field(
         default={},
-        description="Any further setting of Spark's; it wins over those that follow from the other keys. What "
-        "looks like a secret (`password`, `access.key`, ...) is neither shown nor stored, and reaches Spark in a file.",
+        description="Any further setting of Spark's; it wins over those that follow from the other keys. Commands go "
+        "by `spark.hadoop.*`, too, where they look at data and runs. What looks like a secret (`password`, "
+        "`access.key`, ...) is neither shown nor stored, and reaches Spark in a file.",
     )
 
     @field_validator("conf", mode="before")

@@ -20,7 +20,8 @@ class TimeoutsConfig(Section):
     replace: PositiveFloat = Field(
         default=30.0,
         description="For a lost agent to come back before going on with fewer; under `parameter_server`, for another "
-        "one to take a lost worker's place before a stand-in does, or the attempt fails: [async.md](async.md).",
+        "one to take a lost worker's place before a stand-in does, or the attempt fails: [async.md](async.md). With "
+        "`train.min_workers`, for another one to join too few.",
     )
     start: PositiveFloat = Field(
         default=180.0, description="For every trainer to build its model and call itself ready."

@@ -51,6 +51,14 @@ class TrainConfig(Section):
         "gradients that workers have computed at its step; workers beyond them are backups. Default: each gradient is "
         "an update of its own ([async.md](async.md)).",
     )
+    min_workers: PositiveInt = Field(
+        default=1,
+        description="Synchronous training over sparktf's own connections trains nothing with fewer workers than this. "
+        "Where losses leave fewer, they wait up to `timeouts.replace` for another one, with what they have; then that "
+        "is committed, and a new attempt begins once there are as many. The global batch is the same with any number: "
+        "fewer workers make the same updates, only more slowly ([sync.md](sync.md#too-few-workers)). Under "
+        "`parameter_server` it is `cluster.min_workers`.",
+    )
     steps_per_call: PositiveInt | None = Field(
         default=None,
         description="Updates run by one call into TensorFlow at most, under `parameter_server` by one execution on a "
@@ -185,4 +193,5 @@ class TrainConfig(Section):
         init = () if self.init_from is None else ("train.init_from",)
         weights = ("train.class_weight",) if self.class_weight else ()
         classes = () if self.classes is None else ("train.classes",)
-        return (*best, *self.watched(), *callbacks, *times, *init, *weights, *classes)
+        few = ("train.min_workers",) if self.min_workers > 1 else ()
+        return (*best, *self.watched(), *callbacks, *times, *init, *weights, *classes, *few)

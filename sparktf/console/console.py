@@ -17,7 +17,7 @@ from sparktf.console.plain_console import PlainConsole
 from sparktf.console.result_table import shown_figure
 from sparktf.knobs import KNOBS
 from sparktf.told import told
-from sparktf.wire.control import Metrics, Progress
+from sparktf.wire.control import AWAITS_EXPORT, Metrics, Progress
 
 
 def make_console() -> Console:
@@ -100,7 +100,7 @@ class Display:
         front = max(nodes, key=lambda p: (p.epoch, p.step))
         rows = sum(p.rows_trained for p in nodes if p.epoch == front.epoch) + before
         loss = "" if front.loss is None else f"  loss {front.loss:.4f}"
-        phases = {p.phase for p in nodes} - {"training"}
+        phases = {p.phase for p in nodes} - {"training", AWAITS_EXPORT}
         rate = self._rate(now_s, front.epoch * planned + rows)
         left = left_in_words((self._epochs - front.epoch) * planned - rows, rate) if planned else ""
         # Of an epoch whose end nobody knows, it is a change that the rows have doubled.
@@ -120,7 +120,7 @@ class Display:
     def metrics(self, metrics: Metrics) -> None:
         values = "  ".join(f"{name} {shown_figure(value)}" for name, value in metrics.values.items())
         self.say(
-            f"epoch {metrics.epoch + 1}/{self._epochs}  step {metrics.step}  "
+            f"epoch {metrics.epoch + 1}/{self._epochs}  step {metrics.step:,}  "
             f"{metrics.stream}: {values}  ({metrics.rows:,} rows)"
         )
 

@@ -18,6 +18,7 @@ _log = log_of(__name__)
 _COLOURS = {Verdict.DONE: "green", Verdict.GATED: "yellow", Verdict.NOT_READY: "yellow", Verdict.OWNED: "yellow"}
 
 _SHOWN_HOSTS = 8
+_SHOWN_LOSSES = 5
 
 
 def ending_of(result: RunResult) -> str:
@@ -129,6 +130,15 @@ def _input(result: RunResult) -> Iterator[tuple[str, str]]:
         yield "kept", f"{memory / 1e6:,.1f} MB in memory and {disk / 1e6:,.1f} MB on disk, for later epochs"
 
 
+def _outlived(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Yields the losses that cost no attempt."""
+    said = [each.in_words() for attempt in result.attempts for each in attempt.outlived]
+    if len(said) > _SHOWN_LOSSES:
+        said = [*said[:_SHOWN_LOSSES], f"{len(said) - _SHOWN_LOSSES:,} more losses that cost no attempt"]
+    if said:
+        yield "losses", "\n".join(said)
+
+
 def _made(result: RunResult) -> str:
     """Returns the speed and the staleness of workers that make updates of their own."""
     made = [node.made for node in (result.attempts[-1].nodes if result.attempts else ()) if node.made is not None]
@@ -166,6 +176,7 @@ def _facts(result: RunResult) -> list[tuple[str, str]]:
     facts.append(
         ("updates", f"{result.steps:,} in {count_in_words(len(result.attempts), 'attempt')}, {result.duration_s:.1f} s")
     )
+    facts.extend(_outlived(result))
     if result.seconds:
         facts.append(("seconds", ", ".join(f"{phase} {spent_s:.1f}" for phase, spent_s in result.seconds.items())))
     if locality := _locality(result):

@@ -47,7 +47,7 @@ def doctor(
     config: str | None,
     sets: Sequence[str],
     date: str | None,
-    open_systems: Callable[[], FileSystems],
+    open_systems: Callable[[JobConfig | None], FileSystems],
     nodes: bool = False,
     *,
     json: bool,
@@ -57,7 +57,7 @@ def doctor(
     Args:
         config: Path of a configuration; None to look without one.
         date: Fills its templates; today by default.
-        open_systems: Returns this process's file systems.
+        open_systems: Returns this process's file systems, given the configuration.
         nodes: Look at the nodes as well, which takes executors of the cluster for some seconds.
         json: Print one JSON document.
 
@@ -118,7 +118,9 @@ def _read(config: str, sets: Sequence[str], date: str | None) -> tuple[JobConfig
     return job, fine("configuration", f"{config}: {job.cluster.nodes} nodes on {master}")
 
 
-def looks_at(config: JobConfig | None, open_systems: Callable[[], FileSystems]) -> Mapping[str, Inspection]:
+def looks_at(
+    config: JobConfig | None, open_systems: Callable[[JobConfig | None], FileSystems]
+) -> Mapping[str, Inspection]:
     """Returns the looks that are due, by subject; without a configuration, those that need none."""
     looks: dict[str, Inspection] = {
         "Python": functools.partial(this_machine.look_at_python, config),

@@ -53,17 +53,17 @@ def judge_configuration(folder: Path | None, hadoop: HadoopConf, *, needs_yarn: 
     return fine("Hadoop", f"{folder}, fs.defaultFS is {hadoop.default_fs}")
 
 
-def look_at_output(config: JobConfig | None, open_systems: Callable[[], FileSystems]) -> Diagnosis:
+def look_at_output(config: JobConfig | None, open_systems: Callable[[JobConfig | None], FileSystems]) -> Diagnosis:
     """Writes, renames and deletes a small file where runs would be; makes no folder.
 
     Args:
         config: None to look at the user's home folder.
-        open_systems: Returns this process's file systems.
+        open_systems: Returns this process's file systems, given the configuration.
 
     Raises:
         ConfigError: no storage supports the path.
     """
-    systems = open_systems()
+    systems = open_systems(config)
     path = systems.normalise(f"/user/{systems.credentials.user()}" if config is None else config.output.path)
     storage = systems.open(path, deadline_s=_CALL_S)
     key = "the home folder" if config is None else "output.path"

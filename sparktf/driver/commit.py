@@ -23,7 +23,7 @@ from sparktf.rundir import RunDirectory, checkpoint_name
 from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 from sparktf.storage.transactions.checkpoints import CheckpointStore, Manifest
-from sparktf.storage.transactions.fence import Fence, FenceWatch
+from sparktf.storage.transactions.fence import Fence
 from sparktf.wire.restore import BestWeights, Committed, Restore
 
 _NBYTES_PER_WEIGHT = 12
@@ -69,7 +69,6 @@ class Committer:
             fence: The run's. Default: one of its own.
         """
         self._fence = fence or Fence(storage, rundir, hasty)
-        self._watch = FenceWatch(self._fence, clock)
         self._config = config
         self._rundir = rundir
         self._plan = plan
@@ -124,8 +123,8 @@ class Committer:
         return number
 
     def look_after_fence(self) -> None:
-        """Checks now and then that this driver still owns the run. Raises `FencedOffError` if it does not."""
-        self._watch.check()
+        """Raises `FencedOffError` if another driver is known to own the run, as the owner's beats find out."""
+        self._fence.check_owner()
 
     def begin(self) -> Restore | None:
         """Returns the checkpoint that a new attempt starts from."""
@@ -276,8 +275,7 @@ class Committer:
 
     def _begun_with(self, attempt: Attempt | None) -> Carried | None:
         """Returns the weights taken over from another run's model, in this attempt or before its checkpoint."""
-        trainers = attempt.trainers.values() if attempt is not None else ()
-        return next((t.ready.carried for t in trainers if t.ready and t.ready.carried), self.record.carried)
+        return (attempt.carried if attempt is not None else None) or self.record.carried
 
     def _evaluations(self) -> tuple[Evaluation, ...]:
         return merged_evaluations((*self.record.validation, *self._told(Stream.VALIDATION)))
@@ -295,7 +293,7 @@ class Committer:
         ready = next((t.ready for t in attempt.trainers.values() if t.ready), None)
         record = CheckpointRecord(
             epochs=tuple(e for e in self.epoch_rows() if e.epoch < epoch),
-            splits=None if ledger is None else dict(ledger.book(Stream.TRAIN, epoch).rows),
+            splits=None if ledger is None else ledger.book(Stream.TRAIN, epoch).known,
             replayed=attempt.account(epoch).replayed + attempt.fed.in_doubt(epoch),
             validation=merged_evaluations(self._evaluations(), save.chief.step),
             training=merged_evaluations(self._training(), save.chief.step),
@@ -306,6 +304,8 @@ class Committer:
 
     def _commit(self, commit: Commit) -> None:
         chief, cursor, keep = commit.save.chief, commit.save.cursor, commit.record.keep or self._keep
+        if chief.step == self.step and self.checkpoint:
+            return  # stored again by who came to lead the gang, since nobody else knew whether it had arrived
         if chief.error:
             raise StorageError(chief.error)
         self.versions, self._keep = commit.versions, keep
@@ -324,7 +324,7 @@ class Committer:
             extra=_whole(commit, keep).stored(),
         )
         best = None if keep is None or self._is_evaluated_beside else self._best_of(commit, keep)
-        staged = self._rundir.staged(chief.attempt, checkpoint_name(chief.step))
+        staged = self._rundir.staged(chief.attempt, chief.folder or checkpoint_name(chief.step))
         folder = self._store.commit(
             manifest,
             staged,

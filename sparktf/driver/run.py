@@ -212,11 +212,12 @@ class Run:
         )
         restore = committer.begin()
         started_s = self._clock.now_s()
+        leader = self._leader(number, seating, plan, assets, restore)
         attempt = Attempt(
             number,
             self._config,
             plan,
-            committer.start(restore),
+            committer.start(restore)._replace(outlives_losses=leader.outlives_losses),
             seating.trainers(gang.clock.now_s()),
             gang.clock.now_s,
             self._clock.wall_s,
@@ -224,7 +225,6 @@ class Run:
         )
         feeding = Feeding(attempt, partial(gang.feed, self._config, plan, number))
         committer.attempt = attempt
-        leader = self._leader(number, seating, plan, assets, restore)
         self._announce(number, seating, leader)
         gang.begin(attempt, seating.specs(leader))
         self._take(RunEvent.BEGIN)

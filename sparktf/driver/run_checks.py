@@ -169,7 +169,8 @@ def _encryption(scene: Scene, found: Findings) -> None:
 
 def _gpus(scene: Scene, found: Findings) -> None:
     if not scene.slots.master.runs_in_driver:
-        check_gpus(scene.settings, scene.config.cluster, scene.slots.executors)
+        needs = scene.slots.master.gpus_need
+        check_gpus(scene.settings, scene.config.cluster, scene.slots.executors, needs=needs)
 
 
 def _memory(scene: Scene, found: Findings) -> None:

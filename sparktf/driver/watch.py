@@ -20,7 +20,9 @@ from sparktf.driver.gang.replacements import Replacements
 from sparktf.driver.writer import Writer
 from sparktf.errors import NotStoredError, record_of
 from sparktf.results.carried import Carried
-from sparktf.results.events import CourseSeen, Event, MetricsSeen
+from sparktf.results.events import CourseSeen, Event, LossOutlived, MetricsSeen, SlowFound
+from sparktf.results.outlived import Outlived, replay_end, told_since
+from sparktf.results.pace import SlowNode
 from sparktf.wire.control import Metrics, Progress
 
 
@@ -35,6 +37,8 @@ class Due(NamedTuple):
     warnings: list[str]
     printed: list[str]
     progress: list[Progress]
+    outlived: tuple[Outlived, ...]  # Losses so far that cost no attempt
+    slow: list[SlowNode]  # Nodes found that the others wait for, not told yet
     evaluates: bool  # The training is done, and the evaluator is not
 
 
@@ -59,6 +63,8 @@ class Watch:
     _warned: int = 0
     _printed: int = 0
     _mourned: Sequence[str] = ()
+    _outlived: tuple[Outlived, ...] = ()
+    _slow: int = 0
     _room_is_known: bool = False
     _carried_is_said: bool = False
     _last_step: int = 0
@@ -139,9 +145,10 @@ class Watch:
         said = self.replacements.fill()
         with self.gang.roster.changed:
             losses = [record.message for record in self.attempt.losses.records]
+            follows = self.attempt.reporters.next_in_words
         for before, lost in zip_longest(self._mourned, losses):
             if lost != before:  # also where more is known of one than its silence
-                self.warn(f"{lost}: training goes on")
+                self.warn(f"{lost}: {follows}")
         self._mourned = losses
         for text in said:
             self.display.say(text)
@@ -162,10 +169,12 @@ class Watch:
             warnings, self._warned = attempt.warnings[self._warned :], len(attempt.warnings)
             printed, self._printed = attempt.printed[self._printed :], len(attempt.printed)
             progress, evaluates = attempt.progress(), attempt.evaluation.is_waited_for(attempt.trainers)
+            outlived, slow = attempt.outlived, attempt.look_for_slow()
+            slow, self._slow = slow[self._slow :], len(slow)
             now_s, is_last = self.gang.site.clock.now_s(), outcome is not Outcome.RUNNING
             self.course.look(now_s, attempt.trainers, attempt.epochs, is_last=is_last)
         weights, carried = (ready.weights, ready.carried) if ready else (None, None)
-        return Due(outcome, commits, weights, carried, metrics, warnings, printed, progress, evaluates)
+        return Due(outcome, commits, weights, carried, metrics, warnings, printed, progress, outlived, slow, evaluates)
 
     # ---- act ----
 
@@ -177,6 +186,10 @@ class Watch:
             self._carried_is_said = True
             self.display.say(due.carried.in_words())
         self._commit(due.commits)
+        self._tell_outlived(due.outlived)
+        for found in due.slow:
+            self.warn(found.in_words())
+            self.emit(SlowFound(attempt=self.attempt.number, slow=found))
         for reported in due.metrics:
             self.display.metrics(reported)
             self.emit(MetricsSeen.model_validate(reported.model_dump()))
@@ -187,12 +200,22 @@ class Watch:
         if self.course.is_due(self.gang.site.clock.now_s()):
             self.emit(CourseSeen(attempt=self.attempt.number, samples=self.course.samples()))
 
+    def _tell_outlived(self, outlived: tuple[Outlived, ...]) -> None:
+        for number, (before, now) in enumerate(zip_longest(self._outlived, outlived), start=1):
+            if before is None or before.whole_step != now.whole_step:
+                self.emit(LossOutlived(attempt=self.attempt.number, number=number, loss=now))
+        for line in told_since(self._outlived, outlived):
+            self.display.say(line)
+        self._outlived = outlived
+        if ended := replay_end(outlived, rebalances=self.config.data.rebalance):
+            self.warn_once(ended)
+
     def _commit(self, commits: list[Commit]) -> None:
         for commit in commits:
             self._last_step = commit.save.chief.step
             self.writer.put(partial(self.committer.commit, commit))
 
     def _before(self, due: Due) -> int:
-        """Returns the rows of the current epoch that earlier attempts have done."""
-        cursor = self.attempt.start.cursor
+        """Returns the rows of the current epoch that earlier attempts, or earlier generations, have done."""
+        cursor = self.attempt.reporters.cursor
         return cursor.rows if max(p.epoch for p in due.progress) == cursor.epoch else 0

@@ -31,6 +31,7 @@ class FeederSettings:
     epoch: int
     driver_lost_s: float  # Silence of the driver, or of the assigned node, after which the feeder gives up
     turn: int = 0  # See `Span`
+    generation: int = 1  # Likewise
 
 
 def feed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings) -> Sent:
@@ -40,7 +41,14 @@ def feed(split: int, batches: Iterator[pa.RecordBatch], settings: FeederSettings
         ControlError: the driver or the node is gone, or the attempt is over.
     """
     driver = ControlClient(settings.access)
-    span = Span(attempt=settings.attempt, stream=settings.stream, epoch=settings.epoch, split=split, turn=settings.turn)
+    span = Span(
+        attempt=settings.attempt,
+        stream=settings.stream,
+        epoch=settings.epoch,
+        split=split,
+        turn=settings.turn,
+        generation=settings.generation,
+    )
     lost_since_s: float | None = None
     while True:
         lease = _lease(driver, span, settings)

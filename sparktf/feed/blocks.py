@@ -16,6 +16,7 @@ from sparktf.feed.arrays.columns import Array, Columns, slice_rows, take_rows
 from sparktf.feed.arrays.memory import SpareMemory
 from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.formats.format import format_of
+from sparktf.feed.formats.once_opened import OnceOpened
 from sparktf.feed.formats.row_cache import RowCache
 from sparktf.feed.formats.split_sequence import Reader, SplitSequence
 from sparktf.feed.formats.splits import OpenStorage
@@ -112,7 +113,7 @@ class PieceReader:
     def _sequence(self, first: Split) -> SplitSequence:
         if self._groups is None:
             ahead = self._open_storage(first.path).reads_ahead
-            new_reader: Callable[[], Reader] = self._new_reader
+            new_reader: Callable[[], Reader] = partial(self._new_reader, opened=OnceOpened())
             if ahead > 1 and self._cache is not None:
                 new_reader = self._cache.around(new_reader, self._spec)
             self._groups = SplitSequence(new_reader, ahead=ahead)

@@ -114,6 +114,7 @@ class NodeFeed:
         self._finished = False
         self._closed = False
         self._error: BaseException | None = None
+        self._why: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
         self._thread.start()
 
@@ -215,10 +216,10 @@ class NodeFeed:
         self._opened.clear()
         self._thread.join(KNOBS.feed_close_s)
 
-    def stop(self) -> None:
-        """Stops reading, without waiting."""
+    def stop(self, why: Exception | None = None) -> None:
+        """Stops reading, without waiting; `why` is raised where rows are waited for. From any thread."""
         with self._changed:
-            self._closed = True
+            self._closed, self._why = True, self._why or why
             self._ready.clear()
             self._changed.notify_all()
         self._parts.stop()
@@ -305,7 +306,7 @@ class NodeFeed:
             with self._changed:
                 self._changed.wait_for(lambda: self._ready or self._finished or self._closed)
                 if self._closed:
-                    raise ValueError("the feed is closed")
+                    raise self._why or ValueError("the feed is closed")
                 if not self._ready:
                     if self._error is not None:
                         raise self._error

@@ -33,10 +33,11 @@ from sparktf.published.mlmodel import mlmodel_of
 from sparktf.published.release import release_of
 from sparktf.published.serving import Published, Serving
 from sparktf.results.result import Application, RunResult, result_content
-from sparktf.rundir import RunDirectory
+from sparktf.rundir import RunDirectory, is_of_a_name
 from sparktf.statistics.column_statistics import TableStatistics
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.transactions.leftovers import abort_left
 from sparktf.storage.transactions.ownership import Ownership
 from sparktf.wire.model_source import Models, ModelSource
 
@@ -160,6 +161,8 @@ class Night(Hooks):
     ) -> None:
         try:
             self._delete_old(config, rundir, serving, result, voice)
+            above, now_s = f"{rundir.root.rstrip('/')}/{rundir.name}", self._clock.wall_s()
+            abort_left(self._file_systems.open_runs(above), above, is_of_a_name, now_s)
         except StorageError as error:  # the model stands whatever becomes of the old ones, and the next run tries again
             voice.warn(f"old models or runs are not deleted: {error}")
 

@@ -129,7 +129,10 @@ class Pruner:
         fence = Fence(self._storage, rundir, owner=owner)
         with suppress(FencedOffError):
             fence.hold()
-            return bool(self._storage.delete_if(rundir.path, str(fence.path)))
+            uploads = self._storage.uploads(rundir.path)
+            if self._storage.delete_if(rundir.path, str(fence.path)):
+                self._storage.abort(uploads)  # the fence stood after they were listed: they are of nobody newer
+                return True
         return False
 
     def _settle(self, folder: str) -> bool:

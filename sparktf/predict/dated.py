@@ -21,6 +21,8 @@ from sparktf.config.predict_section import PredictConfig, PredictOutputConfig
 from sparktf.driver.plan.kept_apart import check_apart, check_predictions, spot_of
 from sparktf.driver.source.choice import check_path
 from sparktf.driver.source.dataframe import filtered, open_dataframe, spark_errors
+from sparktf.driver.source.stored_frame import is_for_tasks
+from sparktf.driver.source.written_frame import write_parquet_frame
 from sparktf.driver.spark.application import file_systems_of
 from sparktf.driver.spark.driver_tokens import kept_fresh
 from sparktf.driver.spark.feeders import explained
@@ -152,9 +154,16 @@ def _write(
         _write_table(spark, rows, output.table, output.partition, date)
         return f"{output.table}, {output.partition}={date}"
     path = file_systems.normalise(str(output.path))
-    place = DayFolder(path, output.partition, str(date))
-    partition = Partition(file_systems.open(path), place, replaces_any=asked.overwrite == "any")
-    partition.replace(lambda folder: _run(lambda: rows.write.parquet(folder)), marker, time.time())
+    place, storage = DayFolder(path, output.partition, str(date)), file_systems.open(path)
+    partition = Partition(storage, place, replaces_any=asked.overwrite == "any")
+
+    def write(folder: str) -> None:
+        if is_for_tasks(spark, path):
+            write_parquet_frame(rows, storage, folder, "scoring")
+        else:
+            _run(lambda: rows.write.parquet(folder))
+
+    partition.replace(write, marker, time.time())
     return partition.folder
 
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sparktf.message import Message
+from sparktf.results.outlived import Outlived
+from sparktf.results.pace import SlowNode
 from sparktf.results.result import AttemptResult
 from sparktf.sequence import Stream
 from sparktf.topology import NodeId
@@ -75,6 +77,23 @@ class CourseSeen(_Event):
     samples: Samples
 
 
+class LossOutlived(_Event):
+    """An attempt has gone on after a loss. A later one of the same number replaces it: all workers are there again."""
+
+    kind: Literal["outlived"] = "outlived"
+    attempt: int
+    number: int  # Of the loss in the attempt, from 1 on
+    loss: Outlived
+
+
+class SlowFound(_Event):
+    """A node of a synchronous gang computes longer than the others, which wait for it."""
+
+    kind: Literal["slow"] = "slow"
+    attempt: int
+    slow: SlowNode
+
+
 class AttemptEnded(AttemptResult):
     """An attempt has ended."""
 
@@ -111,7 +130,18 @@ class UnknownEvent(_Event):
     """An event of a later version."""
 
 
-_Known = RunBegun | AttemptBegun | MetricsSeen | CourseSeen | AttemptEnded | LineSaid | WarningGiven | RunEnded
+_Known = (
+    RunBegun
+    | AttemptBegun
+    | MetricsSeen
+    | CourseSeen
+    | LossOutlived
+    | SlowFound
+    | AttemptEnded
+    | LineSaid
+    | WarningGiven
+    | RunEnded
+)
 Event = _Known | UnknownEvent
 
 
@@ -123,7 +153,7 @@ class LogEntry(NamedTuple):
 
 
 _ADAPTER: TypeAdapter[_Known] = TypeAdapter(Annotated[_Known, Field(discriminator="kind")])
-_KINDS = {"run", "attempt", "metrics", "course", "attempt-end", "line", "warning", "end"}
+_KINDS = {"run", "attempt", "metrics", "course", "outlived", "slow", "attempt-end", "line", "warning", "end"}
 
 
 def event_line(time_s: float, event: Event) -> bytes:

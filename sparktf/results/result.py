@@ -11,6 +11,8 @@ from sparktf.message import Message
 from sparktf.results.carried import Carried
 from sparktf.results.comparison import Comparison
 from sparktf.results.keep import Evaluation, Kept
+from sparktf.results.outlived import Outlived
+from sparktf.results.pace import NodePace, SlowNode
 from sparktf.results.time_limit import Ending
 from sparktf.results.usage import Made, Usage
 
@@ -101,6 +103,7 @@ class NodeResult(Message):
     input: NodeInput = NodeInput()  # Details of its reading
     made: Made | None = None  # Its updates, where each worker makes its own; `usage` is the resources they took
     usage: Usage | None = None
+    pace: NodePace | None = None  # The time of its updates, where all make them together
 
 
 class AttemptResult(Message):
@@ -116,15 +119,21 @@ class AttemptResult(Message):
     nodes: tuple[NodeResult, ...] = ()  # As they were at its end
     failures: tuple[ErrorRecord, ...] = ()
     losses: tuple[ErrorRecord, ...] = ()  # Lost trainers that were replaced during the attempt
+    outlived: tuple[Outlived, ...] = ()  # Of these, workers without which a synchronous gang went on: at which updates
+    slow: tuple[SlowNode, ...] = ()  # Nodes of a synchronous gang that the others have waited for, as they were found
+    replay_end: str = ""  # Up to where `data.rebalance: off` held, if a loss has ended that
     # What summed gradients over its workers, with the reason; "" where there was nothing to sum
     collectives: str = ""
     advice: str = ""  # How to change the ratio of workers to parameter servers, with the reason; "" for no change
 
 
+StopReason = Literal["early_stopping", "callbacks", "deadline", "max_seconds"]
+
+
 class Stopped(Message):
     """Training ended early, as the configuration allows."""
 
-    reason: Literal["early_stopping", "callbacks", "deadline", "max_seconds"]
+    reason: StopReason
     epoch: int  # The last one that was trained on, at least in part
     step: int  # Updates of the whole run
     text: str  # The reason for people

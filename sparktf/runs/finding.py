@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config
 from sparktf.console.plain_console import PlainConsole
 from sparktf.errors import ConfigError, StorageNotFoundError
@@ -89,13 +90,18 @@ def find_output(
     """
     name = None
     if config is not None:
-        loaded = load_config(config, date=datetime.datetime.now(datetime.UTC).date().isoformat())
+        loaded = load_for_today(config)
         act_as(loaded.submit.proxy_user)
         output, name = output or loaded.output.path, loaded.name
     root = output or environment.get(OUTPUT)
     if not root:
         return None
     return RunsRoot(systems.open_runs(root), systems.normalise(root), name)
+
+
+def load_for_today(config: str) -> JobConfig:
+    """Returns a configuration file with its templates filled for today. Raises `ConfigError` as `load_config`."""
+    return load_config(config, date=datetime.datetime.now(datetime.UTC).date().isoformat())
 
 
 def need_output(found: RunsRoot | None) -> RunsRoot:

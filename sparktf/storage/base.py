@@ -41,6 +41,14 @@ class Tag(NamedTuple):
     version: str | None = None
 
 
+class OpenUpload(NamedTuple):
+    """An upload of one file in parts that has not ended: it is under way, or its process is gone."""
+
+    path: str
+    id: str  # The store's
+    began_ms: int  # By the store's clock, in milliseconds since the epoch
+
+
 class ConditionalStorage(Protocol):
     """A store that puts an object on a condition, which all of its servers keep alike."""
 
@@ -224,6 +232,30 @@ class Storage(Protocol):
         del path, content, inside
         return None
 
+    def put_over(self, path: str, content: bytes, tag: Tag | None) -> Tag:
+        """Writes a small file that is never renamed, such as a sign of life, in place of the edition of that tag.
+
+        By one request, and whatever is there where the storage renames (`renames`).
+
+        Args:
+            tag: Of the edition that this process has put last; None for none.
+
+        Returns:
+            The new edition.
+
+        Raises:
+            StorageExistsError: another edition is there, or it is gone.
+            StorageError: the storage failed; the file may be there all the same.
+        """
+        del tag
+        self.write_bytes(path, content)
+        return Tag(None)
+
+    def tag_of(self, path: str) -> Tag | None:
+        """Returns which edition of such a file is there; None without one. Raises `StorageError`."""
+        del path
+        return None
+
     def delete_if(self, folder: str, inside: str) -> bool | None:
         """Deletes a folder that `keep_names` has made, in one step, if another one is still there inside of it.
 
@@ -257,6 +289,21 @@ class Storage(Protocol):
 
     def delete(self, path: str) -> None:
         """Deletes a file, or a folder with everything below it, if it exists."""
+
+    def uploads(self, folder: str) -> tuple[OpenUpload, ...]:
+        """Returns the uploads below a folder that have not ended, where the storage keeps their parts for ever.
+
+        None where it does not tell, which is said once; never raises.
+        """
+        del folder
+        return ()
+
+    def abort(self, uploads: Sequence[OpenUpload]) -> None:
+        """Ends uploads of `uploads`, if they have not ended; what their writers still send is refused.
+
+        One that cannot be ended stays, which is said once; never raises.
+        """
+        del uploads
 
     def free_nbytes(self, path: str) -> int:
         """Returns the bytes available below a folder: free space, or the rest of the folder's quota.

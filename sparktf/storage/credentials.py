@@ -156,10 +156,14 @@ def _token_places() -> Iterator[Path]:
 
 
 def own_token_path(owner: object) -> Path:
-    """Returns the path for a token file in a folder that is this process's alone, and goes with `owner`."""
-    folder = tempfile.mkdtemp(prefix="sparktf-tokens-")
+    """Returns the path for a token file in a folder that is this process's alone, and goes with `owner`.
+
+    The folder is made with the first file (`write_token_file`): most processes never write one, and one that is killed
+    would leave it behind.
+    """
+    folder = Path(tempfile.gettempdir(), f"sparktf-tokens-{secrets.token_hex(16)}")
     weakref.finalize(owner, shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder, TOKENS)
+    return folder / TOKENS
 
 
 def is_own_token_path(path: str) -> bool:
@@ -182,11 +186,12 @@ def own_tokens_hidden() -> Iterator[None]:
 
 
 def write_token_file(path: Path, content: bytes) -> None:
-    """Writes a token file, which its owner alone reads, in the place of another one.
+    """Writes a token file, which its owner alone reads, in the place of another one; makes its folder.
 
     Raises:
         OSError: it cannot be written.
     """
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     new = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -155,11 +155,20 @@ def _entry(path: str, prefix: str) -> FileEntry:
     return FileEntry(prefix + path, 0 if is_dir else status.st_size, is_dir, status.st_mtime_ns // 1_000_000)
 
 
-def _entries(folder: str, prefix: str) -> Iterator[FileEntry]:
-    for name in sorted(os.listdir(folder)):
-        # An entry may vanish: another process's temporary file, or a dangling link.
-        with suppress(FileNotFoundError):
-            yield _entry(os.path.join(folder, name), prefix)
+def _entries(folder: str, prefix: str) -> list[FileEntry]:
+    """Lists the folder as it was at one moment.
+
+    The names are read at once, the entries behind them one after the other. If one has gone meanwhile, another may
+    have come in its place (as when a newer file is put and the older one deleted), so the names are read again.
+    """
+    entries: dict[str, FileEntry] = {}
+    while True:
+        paths = {name: os.path.join(folder, name) for name in sorted(os.listdir(folder))}
+        for name in paths.keys() - entries.keys():
+            with suppress(FileNotFoundError):  # it has gone, or is a link to nothing
+                entries[name] = _entry(paths[name], prefix)
+        if all(name in entries or os.path.islink(path) for name, path in paths.items()):
+            return [entries[name] for name in paths if name in entries]
 
 
 def _copy(source: str, target: str) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from sparktf.config.job import JobConfig
 from sparktf.config.predict_section import PREDICT
+from sparktf.driver.spark.allowed_losses import allowed_failures
 from sparktf.driver.spark.masters import master_to_submit_to
-from sparktf.driver.spark.yarn_settings import LOSSES
 from sparktf.redaction import redacted
 from sparktf.submit.environment import Programs
 
@@ -120,8 +120,7 @@ def _settings(config: JobConfig, programs: Programs, *, trains: bool) -> dict[st
         if submit.archive and master.unpacks_archives
         else master.python(config, programs.python),
     }
-    if trains and config.cluster.outlives_losses:
-        settings["spark.task.maxFailures"] = str(LOSSES)
+    settings |= allowed_failures(config) if trains else {}
     settings |= submit.login
     if submit.deploy_mode == "client":
         settings["spark.pyspark.driver.python"] = programs.driver_python

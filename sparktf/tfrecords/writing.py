@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
 from typing import Literal
 
-import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from sparktf.driver.spark.application import file_systems_of, task_access
-from sparktf.driver.spark.feeders import explained
+from sparktf.driver.source.written_frame import write_record_frame
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.errors import ConfigError
-from sparktf.executor.written_records import WRITTEN, WriterSettings, write_records
-from sparktf.storage.base import Storage
 from sparktf.storage.transactions.replaced_folder import ReplacedFolder
 
-_SUCCESS = "_SUCCESS"
 _MODES = ("error", "errorifexists", "overwrite")
 _CODECS = (None, "none", "gzip")
 
@@ -57,28 +50,6 @@ def write(
     if mode != "overwrite" and storage.exists(path):
         raise ConfigError(f'{path} exists already: pass mode="overwrite" to replace it')
     with folder.staged() as aside:
-        settings = WriterSettings(aside, tuple(df.columns), compression == "gzip", task_access(spark))
-        rows = _write_all(df, storage, settings)
+        rows = write_record_frame(df, storage, aside, compresses=compression == "gzip")
         folder.put(aside, replaces=mode == "overwrite")
     return rows
-
-
-def _write_all(df: DataFrame, storage: Storage, settings: WriterSettings) -> int:
-    """Writes all partitions into a new folder, and `_SUCCESS`; returns the number of rows."""
-
-    def write_partition(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return write_records(batches, settings)
-
-    # mapInArrow looks columns up by their names, and would take "user.age" for a field of a struct.
-    plain = df.toDF(*(f"c{i}" for i in range(len(df.columns))))
-    try:
-        written = plain.mapInArrow(write_partition, WRITTEN).collect()
-    except (PySparkException, Py4JError) as error:
-        raise explained(error, "writing TFRecord files") from error
-    kept = {row.path for row in written}
-    for entry in storage.list(settings.folder) if written else ():
-        if entry.path not in kept:  # of a task that was tried again, or ran twice
-            storage.delete(entry.path)
-    storage.make_dirs(settings.folder)
-    storage.write_bytes(f"{settings.folder}/{_SUCCESS}", b"")
-    return sum(row.rows for row in written)

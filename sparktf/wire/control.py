@@ -14,12 +14,14 @@ from sparktf.errors import ErrorRecord
 from sparktf.message import Message
 from sparktf.results.carried import Carried
 from sparktf.results.keep import KeepRule
+from sparktf.results.pace import UpdatePace
 from sparktf.results.result import NodeInput
 from sparktf.results.usage import Usage
 from sparktf.sequence import Assignment, Stream
 from sparktf.topology import NodeId
 from sparktf.wire.beats import QUICK_S
 from sparktf.wire.data import DataAddress, StagedShare
+from sparktf.wire.regrouping import GenerationOver, JoinersWait
 from sparktf.wire.security import ControlAccess
 from sparktf.wire.sender import NodeMessage, TrainerKey
 from sparktf.wire.trainer_spec import TrainerSpec
@@ -47,6 +49,8 @@ class Action(enum.StrEnum):
     LEASE_BLOCKS = "lease-blocks"
     FETCHED = "fetched"
     NEXT_COMMIT = "next-commit"
+    LEFT = "left"
+    REGROUPED = "regrouped"
     DEAL = "deal"
     RESERVE = "reserve"
     LOOK = "look"
@@ -156,6 +160,10 @@ class Ready(NodeMessage):
     carried: Carried | None = None  # The weights that the leader has taken over from another run's model
 
 
+AWAITS_EXPORT = "waiting for the export"
+"""The phase of a worker that has nothing to do until the leader has stored all, or is lost."""
+
+
 class Progress(Message):
     """The progress of a trainer."""
 
@@ -167,10 +175,11 @@ class Progress(Message):
 
 
 class Heartbeat(NodeMessage):
-    """A heartbeat of a trainer, with the resource usage of its process if it reports that."""
+    """A heartbeat of a trainer, with its process's resource usage, or its updates' pace, if it reports them."""
 
     progress: Progress
     usage: Usage | None = None
+    pace: UpdatePace | None = None
 
 
 class StopOrder(Message):
@@ -196,7 +205,7 @@ class WorkersOrder(Message):
     workers: tuple[WorkerPlace, ...]
 
 
-TrainerOrder = Annotated[StopOrder | WorkersOrder, Field(discriminator="kind")]
+TrainerOrder = Annotated[StopOrder | WorkersOrder | GenerationOver | JoinersWait, Field(discriminator="kind")]
 """An order to a trainer."""
 
 
@@ -212,6 +221,7 @@ class AssignmentRequest(NodeMessage):
 
     stream: Stream
     epoch: int
+    generation: int = 1  # Of the members that it is dealt to
 
 
 class AssignmentAnswer(Message):
@@ -219,6 +229,8 @@ class AssignmentAnswer(Message):
 
     assignment: Assignment | None = None
     staged: StagedShare | None = None
+    is_early: bool = False  # Not all members of the generation have regrouped yet: ask again
+    is_over: bool = False  # The generation has lost a member: leave it
 
 
 class Metrics(NodeMessage):
@@ -229,6 +241,10 @@ class Metrics(NodeMessage):
     step: int
     rows: int
     values: dict[str, float]
+
+    def same_as(self, other: Metrics) -> bool:
+        """Whether both are of the same weights: who comes to lead a gang tells again what may be told already."""
+        return (self.stream, self.epoch, self.step) == (other.stream, other.epoch, other.step)
 
 
 class EpochDone(NodeMessage):

@@ -21,6 +21,9 @@ class StagedShare(Message):
     done: tuple[Interval, ...] = ()  # Trained intervals of the epoch sequence
     keep: bool = False  # Keep the rows for later epochs
     again: bool = False  # Train on the kept rows; no feeder comes
+    generation: int = 1  # Of the gang's members that it is for
+    # An earlier generation had the epoch: feeders come for what that has not trained, also for splits that are here
+    rest: bool = False
 
 
 class Span(Message):
@@ -31,6 +34,7 @@ class Span(Message):
     epoch: int
     split: int = -1  # Partition of the DataFrame; -1 for none in particular
     turn: int = 0  # How often Spark had fed the epoch before: more than 0 if rows of lost nodes are fed again
+    generation: int = 1  # Of the members of a synchronous gang that it is fed to
 
 
 class Offer(Span):

@@ -12,7 +12,7 @@ from sparktf.feature import FeedSpec
 from sparktf.hadoop import HadoopConf
 from sparktf.message import Message
 from sparktf.results.time_limit import TimeLimit
-from sparktf.rundir import RunDirectory
+from sparktf.rundir import RunDirectory, writers_name
 from sparktf.sequence import Stream
 from sparktf.topology import ClusterSpec, NodeId
 from sparktf.wire.guest import GuestNode
@@ -78,6 +78,15 @@ class Training(Placed):
     def summed_by(self) -> str:
         """The collectives that sum gradients, with the reason; "" where there is nothing to sum."""
         return f"{self.collectives}: {self.why_collectives}" if self.why_collectives else ""
+
+    @property
+    def outlives_losses(self) -> bool:
+        """Whether the members of a synchronous gang go on without one that is lost."""
+        return self.collectives == "sparktf"
+
+    def upload_name(self, what: str) -> str:
+        """Returns the folder's name of a checkpoint or "model" that this node uploads: others may come to lead."""
+        return writers_name(what, self.node, self.incarnation) if self.outlives_losses else what
 
     @property
     def timeouts(self) -> TimeoutsConfig:

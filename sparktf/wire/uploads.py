@@ -28,10 +28,12 @@ class Uploaded(NodeMessage):
     # Intervals of the sequence of `epoch` that this node has trained in this attempt, up to `step`
     done: tuple[Interval, ...]
     keras: Flavour
+    of_all: bool = False  # All nodes have trained these: the checkpoint is whole without a word of the others
     rows_aside: int = 0  # Number of these rows that were set aside
     in_doubt: int = 0  # Other rows that may be in the weights, from broken-off executions
     # This node's uploads: it is the chief, or wrote a part of the chief's checkpoint
     files: tuple[StagedFile, ...] = ()
+    folder: str = ""  # Their folder in the staging folder; "" for that of the checkpoint's name
     others: tuple[str, ...] = ()  # Files of other nodes that belong to the chief's checkpoint
     error: str = ""  # Why the files are missing; "" if they are there
     loss: EpochLoss = EpochLoss()  # Training loss of `epoch` so far
@@ -41,6 +43,7 @@ class Finished(NodeMessage):
     """A trainer has done all its work, and waits for the order to stop."""
 
     step: int
+    leads: bool = True  # It has decided for all, and its files are kept
     early: bool = False  # A loop of the user's own has left epochs untrained
     kept: Kept | None = None  # The model's weights, if the best are kept; from the node that evaluates
     model: tuple[StagedFile, ...] = ()  # Files of the exported model in the staging folder

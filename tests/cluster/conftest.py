@@ -40,8 +40,12 @@ def shared_cluster(request: pytest.FixtureRequest) -> Iterator[MiniHadoop]:
 
 
 def secured_cluster(name: str, *, https: bool = False) -> Iterator[MiniHadoop]:
-    """Brings up a cluster with Kerberos and a pair of NameNodes; takes it down after the `yield`."""
-    life = {"renew-interval": "20000", "max-lifetime": "60000"}
+    """Brings up a cluster with Kerberos and a pair of NameNodes; takes it down after the `yield`.
+
+    Spark asks for others after three quarters of a token's time, a driver after 0.85: what is left must do for a busy
+    machine to hand them out. The 10 s that 40 s leave were too few for one.
+    """
+    life = {"renew-interval": "60000", "max-lifetime": "75000"}
     settings = tuple((f"dfs.namenode.delegation.token.{name}", value) for name, value in life.items())
     config = ClusterConfig(
         f"{PREFIX}{os.getpid()}-{name}",
@@ -61,7 +65,7 @@ def secured_cluster(name: str, *, https: bool = False) -> Iterator[MiniHadoop]:
 
 @pytest.fixture(scope="session")
 def secured() -> Iterator[MiniHadoop]:
-    """A cluster with Kerberos and a pair of NameNodes; its tokens have to be renewed after 20 s and end after 60."""
+    """A cluster with Kerberos and a pair of NameNodes; its tokens have to be renewed after 60 s and end after 75."""
     yield from secured_cluster("secure")
 
 

@@ -86,12 +86,15 @@ def tags(name: str) -> tuple[str, ...]:
 def environment_of(hadoop: MiniHadoop) -> dict[str, str]:
     """Returns the environment of sparktf's commands on the cluster, for somebody who has set nothing up for Spark."""
     foreign = ("SPARK_HOME", "PYSPARK_PYTHON")
+    unpacked = hadoop.folder.path / "tmp"  # what a JVM that is killed leaves goes with the cluster
+    unpacked.mkdir(exist_ok=True)
     return {
         **{key: value for key, value in os.environ.items() if key not in foreign},
         **hadoop.environment(),
         "PYTHONPATH": os.pathsep.join(map(str, (*_PACKAGES, REPO, REPO / "jobs"))),
         "PYTHONUNBUFFERED": "1",
-        "SPARK_SUBMIT_OPTS": QUICK_START,  # in cluster mode, options of the driver are not this JVM's
+        # In cluster mode, options of the driver are not this JVM's.
+        "SPARK_SUBMIT_OPTS": f"-Djava.io.tmpdir={unpacked} {QUICK_START}",
     }
 
 

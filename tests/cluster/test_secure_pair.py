@@ -114,8 +114,8 @@ def test_a_run_by_keytab_goes_on_at_the_other_namenode_as_if_nothing_had_been(
     with Submission(secured, tmp_path, config, "--run-id", "r", environment=secured.environment(user="alice")) as run:
         watch.held(2)
         before = tokens_given(secured)
-        # Tokens that live 20 s are not to be due in the very seconds in which no NameNode is active.
-        wait_for("Spark gets tokens", lambda: "" if tokens_given(secured) > before else "it does not", 60, run.output)
+        # Tokens that live 60 s are not to be due in the very seconds in which no NameNode is active.
+        wait_for("Spark gets tokens", lambda: "" if tokens_given(secured) > before else "it does not", 120, run.output)
         active = secured.fail_over()
         watch.release()
         assert run.wait(150) == 0, run.output()

@@ -129,7 +129,7 @@ def renewed(secured: MiniHadoop, user: str, life: str, each_s: float) -> Iterato
 def test_tickets_that_are_renewed_carry_a_run_without_a_keytab(secured: MiniHadoop, tmp_path: Path) -> None:
     with secured.inside():
         lake = put_digits(secured, tmp_path / "digits")
-        config = job(tmp_path, lake, train={"epochs": 100_000, "max_seconds": 110, "reserve": 20})
+        config = job(tmp_path, lake, train={"epochs": 100_000, "max_seconds": 125, "reserve": 20})
         config["submit"]["conf"] = {**SMALL_CONF, "spark.kerberos.renewal.credentials": "ccache"}
         with (
             renewed(secured, "alice", "30s", 10) as tickets,

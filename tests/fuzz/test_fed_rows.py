@@ -159,7 +159,7 @@ class Gang:
     def train(self, share: float = 1.0) -> tuple[list[Columns], Cursor]:
         """Trains on a share of what each node has; returns the batches, and how far that is."""
         found: list[Columns] = []
-        cursor = Cursor(epoch=self.nodes[0].epoch)
+        cursor = Cursor(epoch=self.nodes[0].at[0])
         for node in self.nodes:
             mine: list[Columns] = []
             with NodeFeed(self.spec, StagedParts(node, lambda: False)) as feed:

@@ -21,7 +21,7 @@ from sparktf.results.result import RunResult
 
 _HOST = Path(__file__).parent / "host.py"
 _START_S = 240.0
-_TRAIN_S = 240.0
+_TRAIN_S = 400.0
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,12 @@ class Application:
         self._tell({"collect": {"builder": builder, "options": options}})
         rows: list[list[Any]] = self._answer(_START_S)["rows"]
         return rows
+
+    def score(self, config: Mapping[str, Any], day: str) -> tuple[int, str, str]:
+        """Scores a day as `jobs/predict.py` does; returns the number of rows, the model's version and the place."""
+        self._tell({"score": dict(config), "day": day})
+        answer = self._answer(_TRAIN_S)
+        return answer["rows"], answer["version"], answer["place"]
 
     def interrupt(self) -> None:
         """Sends SIGINT to the driver's Python process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Generator, Iterator, Mapping
@@ -14,7 +15,7 @@ from integration.rows import job, write_rows
 from integration.sandbox import REPO, Sandbox
 from integration.session import session
 from integration.watch import Watch
-from object_stores import S3Server, s3_server
+from object_stores import AzureServer, S3Server, StoreServer, running, s3_server
 from pyspark.sql import SparkSession
 
 from sparktf.hadoop import HadoopConf
@@ -40,7 +41,9 @@ def local(tmp_path_factory: pytest.TempPathFactory, rows: Path) -> Iterator[Appl
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     """An application on three executors, with speculation, though Spark starts no copy of a task on the same host."""
     speculation = {"spark.speculation": "true", "spark.speculation.task.duration.threshold": "1s"}
-    yield from _application(tmp_path_factory.mktemp("cluster"), "local-cluster[3,2,1024]", speculation)
+    # Spark's own limit is four failed tasks of one agent.
+    losing = {"spark.task.maxFailures": os.environ["KILLS"]} if "KILLS" in os.environ else {}
+    yield from _application(tmp_path_factory.mktemp("cluster"), "local-cluster[3,2,1024]", {**speculation, **losing})
 
 
 def _application(folder: Path, master: str, conf: Mapping[str, str] | None = None) -> Iterator[Application]:
@@ -60,6 +63,21 @@ def s3_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
         made = FileSystems(HadoopConf(properties=server.hadoop())).open("s3a://bucket/x")
         made.write_bytes("s3a://bucket/made", b"")
         yield server
+
+
+@pytest.fixture(scope="session")
+def azure_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AzureServer]:
+    """The same on Azure."""
+    with running(AzureServer(tmp_path_factory.mktemp("azure"))) as server:
+        server.container("bucket")
+        yield server
+
+
+@pytest.fixture(params=["s3_store", "azure_store"], ids=["S3", "Azure"])
+def server(request: pytest.FixtureRequest) -> StoreServer:
+    """Each kind of store."""
+    found: StoreServer = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 
 from sparktf import Cluster, JobConfig, RunResult, SparkTFError, train
+from sparktf.predict.dated import score
 
 
 def main() -> None:
@@ -84,6 +86,9 @@ def follow(spark: SparkSession, kept: Kept, command: dict[str, Any], answer: Cal
         answer({"added": command["py_file"]})
     elif "collect" in command:
         answer({"rows": [list(row) for row in frame(spark, **command["collect"]).collect()]})
+    elif "score" in command:
+        scored = score(spark, JobConfig.model_validate(command["score"]).for_day(date.fromisoformat(command["day"])))
+        answer({"rows": scored.rows, "version": scored.version, "place": scored.place})
     elif "train" in command:
         config = JobConfig.model_validate(command["train"])
         if command["beside"]:

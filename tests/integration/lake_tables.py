@@ -41,8 +41,8 @@ KINDS = [DELTA, ICEBERG]
 NAMES = [kind.format for kind in KINDS]
 
 
-def connected(folder: Path, lake: Path) -> Application:
-    """Starts one whose tables lie in a folder."""
+def connected(folder: Path, lake: Path | str) -> Application:
+    """Starts one whose tables lie in a folder, here or on HDFS."""
     assert (CONNECTORS / ".installed").exists(), "there are no connectors: make integration installs them"
     return Application(
         Sandbox(folder / "app", CONNECTORS / "python"),
@@ -54,8 +54,8 @@ def connected(folder: Path, lake: Path) -> Application:
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
             "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
             "spark.sql.catalog.ice.type": "hadoop",
-            "spark.sql.catalog.ice.warehouse": str(lake / "ice"),
-            "spark.sql.warehouse.dir": str(lake / "warehouse"),
+            "spark.sql.catalog.ice.warehouse": f"{lake}/ice",
+            "spark.sql.warehouse.dir": f"{lake}/warehouse",
             "spark.sql.files.openCostInBytes": "134217728",
             "spark.sql.shuffle.partitions": "2",
             "spark.databricks.delta.snapshotPartitions": "2",

@@ -35,7 +35,7 @@ def write_rows(folder: Path, file_rows: Sequence[int] = (300, 90, 210), *, group
     return folder
 
 
-def job(lake: Path, runs: Path | str, model: str, **sections: Any) -> dict[str, Any]:
+def job(lake: Path | str, runs: Path | str, model: str, **sections: Any) -> dict[str, Any]:
     """Returns a configuration of two workers over such a lake; `sections` are merged into its own."""
     config: dict[str, Any] = {
         "name": "t",

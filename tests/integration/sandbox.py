@@ -44,6 +44,7 @@ class RunFolder:
         self.path = Path(paths.path)
         self.model = Path(paths.model)
         self.tensorboard = Path(paths.tensorboard)
+        self.checkpoints = Path(paths.checkpoints)
 
     def result(self) -> RunResult:
         """Returns what result.json holds."""
@@ -51,7 +52,7 @@ class RunFolder:
 
     def committed(self) -> list[int]:
         """Returns the steps of the committed checkpoints."""
-        folders = [manifest.parent.name for manifest in Path(self._paths.checkpoints).glob("step-*/MANIFEST.json")]
+        folders = [manifest.parent.name for manifest in self.checkpoints.glob("step-*/MANIFEST.json")]
         return sorted(step for folder in folders if (step := checkpoint_step(folder)) is not None)
 
     def manifest(self, step: int) -> dict[str, Any]:

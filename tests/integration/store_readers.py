@@ -1,28 +1,44 @@
-"""Readers of published models in a store, who look again and again while a test changes them."""
+"""Readers of published models and predictions in a store, who look again and again while a test changes them."""
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from sparktf.errors import StorageError, StorageNotFoundError, TornCheckpointError
 from sparktf.published.serving import CURRENT, ModelManifest, Serving
 from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.checkpoints import read_manifest
+from sparktf.storage.transactions.partition import MARKER, Marker
 
 
 class StoreReaders:
-    """Looks again and again, as sparktf does and as TensorFlow Serving does."""
+    """Looks again and again, as sparktf does, as TensorFlow Serving does, and as those do who wait for predictions.
 
-    def __init__(self, systems: FileSystems, root: str) -> None:
+    Attributes:
+        wrong: Findings that nobody may have.
+        looks: Number of them that the server has answered.
+        scores: Version of the model and number of rows of each change of the predictions.
+    """
+
+    def __init__(self, systems: FileSystems, root: str, day: str | None = None, pause_s: float = 0.0) -> None:
+        """`day` is the folder of a day's predictions; `pause_s` comes before each look."""
         self.wrong: list[str] = []
         self.looks = 0
+        self.scores: list[tuple[str, int]] = []
+        self._day = day
+        self._pause_s = pause_s
         self._ended = threading.Event()
         self._runs = systems.open_runs(root, deadline_s=0.5)
         self._serving = Serving(self._runs, root, "t")
         self._plain = systems.open(root, deadline_s=0.5)
-        self._threads = [threading.Thread(target=self._follow, args=(look,)) for look in (self._ours, self._others)]
+        looks = (self._ours, self._others, *((self._predictions,) if day else ()))
+        self._threads = [threading.Thread(target=self._follow, args=(look,)) for look in looks]
 
     def __enter__(self) -> StoreReaders:
         for thread in self._threads:
@@ -35,7 +51,7 @@ class StoreReaders:
             thread.join()
 
     def _follow(self, look: Callable[[], None]) -> None:
-        while not self._ended.is_set():
+        while not self._ended.wait(self._pause_s):
             try:
                 look()
                 self.looks += 1
@@ -69,6 +85,32 @@ class StoreReaders:
             now = self._plain.read_bytes(f"{self._serving.path}/{CURRENT}").decode().strip()
             if now == text:
                 self.wrong.append(f"{CURRENT} names {text}, and there are {sorted(loaded)}")
+
+    def _predictions(self) -> None:
+        """Finds the files that count, which are of one version of the model."""
+        try:
+            before = self._marker()
+        except StorageNotFoundError:
+            return
+        try:
+            found = pa.concat_tables(self._table(name) for name in before.files) if before.files else None
+        except StorageNotFoundError as error:
+            if self._marker() == before:
+                self.wrong.append(f"gone: {error}")
+            return
+        if found is None:
+            return
+        versions = set(found["model_version"].to_pylist())
+        if versions != {before.version}:
+            self.wrong.append(f"predictions of {before.version} are of {versions}")
+        if (told := (before.version, found.num_rows)) not in self.scores[-1:]:
+            self.scores.append(told)
+
+    def _marker(self) -> Marker:
+        return Marker.model_validate_json(self._plain.read_bytes(f"{self._day}/{MARKER}"))
+
+    def _table(self, name: str) -> pa.Table:
+        return pq.read_table(io.BytesIO(self._plain.read_bytes(f"{self._day}/{name}")))
 
     def _check_whole(self, folder: str) -> None:
         """Takes a version for whole as long as the file is there by which it is loaded."""

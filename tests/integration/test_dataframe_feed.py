@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 from integration.application import Application
+from integration.counts import counts_of
 from integration.processes import executor_of, wait_for
 from integration.rows import job
 from integration.watch import Watch
@@ -130,34 +131,59 @@ class TestFaults:
         assert len(result.attempts) == 1
         assert_each_row(result, watch, sum(sizes))
 
-    @pytest.mark.more(
-        "integration/test_spark_failures.py::test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor_without_a_smaller_gang",
-        "simulation/test_cases.py::test_the_simulator_finds_it",
-    )
-    def test_a_node_that_dies_while_it_is_fed_costs_an_attempt_and_no_row(
-        self, cluster: Application, watch: Watch, tmp_path: Path
+    def test_a_node_that_dies_while_it_is_fed_costs_no_attempt_and_what_it_had_is_fed_to_the_others(
+        self, cluster: Application, watch: Watch
     ) -> None:
+        rows, epochs = 2500, 20  # two minutes for a successor to start meanwhile, two updates a second
         config = fed_job(
             cluster,
             watch,
             name="lost-node",
             hold_at=6,
-            timeouts={"heartbeat": 5},
-            data={"shuffle_rows": 100},
-            train={"batch_size": 128, "max_attempts": 2},
+            data={"shuffle_rows": 100, "validation": {"where": "id % 5 = 0"}},
+            train={"batch_size": 128, "epochs": epochs, "max_attempts": 1},
         )
-        config["checkpoint"] = {"every_steps": 4}
+        config["model"] = "cases.watched:build_counting"
+        config["params"]["rows"] = rows + 1
         watch.hold()
         cluster.begin(config, "r", "cases.frames:partitions", sizes=[900, 0, 1100, 500])
-        first = [held.pid for held in watch.held(2)]
-        wait_for("a commit", cluster.run(config, "r").committed, within_s=60)
-        executor_of(first[1]).kill()
-        running = cluster.family.trainers
-        wait_for("the trainers end", lambda: {p.pid for p in running()}.isdisjoint(first), within_s=60)
+        leader, lost = watch.held(2)
+        executor_of(lost.pid).kill()
+        watch.hold_by_one()
+        watch.joined(leader, lost)
         watch.release()
         result = cluster.outcome().done
-        assert [a.from_step for a in result.attempts] == [0, 4]
-        assert_once(result, watch, first, updates=4, rows=2500)
+        (attempt,) = result.attempts
+        assert [loss.node for loss in attempt.losses] == ["worker 1"]
+        trained = sum(i % 5 > 0 for i in range(1, rows + 1))
+        assert [(e.planned, e.fed, e.trained, e.complete) for e in result.rows] == [(*[trained] * 3, True)] * epochs
+        counts = counts_of(result.model, rows + 1)
+        assert counts.tolist() == [epochs * (i % 5 > 0) for i in range(rows + 1)]
+        assert validation_rows(cluster, config) == [rows - trained] * epochs
+
+    def test_a_node_that_dies_in_an_evaluation_costs_no_attempt_and_each_held_out_row_is_evaluated_once(
+        self, local: Application, watch: Watch
+    ) -> None:
+        rows, epochs = 2500, 2
+        config = fed_job(
+            local,
+            watch,
+            name="lost-evaluating",
+            data={"shuffle_rows": 100, "validation": {"where": "id % 5 = 0"}},
+            train={"batch_size": 64, "epochs": epochs, "max_attempts": 1},
+        )
+        config["model"] = "cases.watched:build_counting"
+        config["params"] |= {"rows": rows + 1, "hold_evaluation_at": 2}  # it has evaluated rows, which count no more
+        watch.hold()
+        local.begin(config, "r", "cases.frames:partitions", sizes=[900, 0, 1100, 500])
+        (lost, *_) = watch.held(1)
+        psutil.Process(lost.pid).kill()
+        watch.release()
+        result = local.outcome().done
+        (attempt,) = result.attempts
+        assert [loss.node for loss in attempt.losses] == [f"worker {lost.index}"]
+        assert validation_rows(local, config) == [rows // 5] * epochs
+        assert counts_of(result.model, rows + 1).tolist() == [epochs * (i % 5 > 0) for i in range(rows + 1)]
 
 
 class TestBackPressure:

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -17,10 +18,12 @@ _INTERRUPTED = 130
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
-def asked(sandbox: Sandbox, folder: Path) -> subprocess.Popen[str]:
+def asked(
+    sandbox: Sandbox, folder: Path, master: str = "local-cluster[2,1,1024]", conf: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     """Starts the command for a run whose model imports a module that no node has."""
     (folder / "weekly.py").write_text("import numpy\nimport seasons_of_ours\n\n\ndef build():\n    pass\n")
-    conf = sandbox.settings("local-cluster[2,1,1024]", {})
+    conf = sandbox.settings(master, conf or {})
     config = job(folder / "lake", sandbox.runs, "weekly:build", submit={})
     config["submit"] = {"master": conf.pop("spark.master"), "deploy_mode": "client", "conf": conf}
     path = folder / "weekly.yaml"

@@ -29,7 +29,6 @@ def home() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.mark.timeout(400)
 def test_the_first_night_is_as_its_page_says(home: Path) -> None:
     family = Family()
     environment = readme.bare_environment({"HOME": str(home), MARK: family.mark, "SPARK_SUBMIT_OPTS": QUICK_START})

@@ -1,11 +1,11 @@
-"""What every storage does, in folders with names of a real S3 server."""
+"""What every storage does, in folders with names of real servers of stores."""
 
 from __future__ import annotations
 
 import secrets
 
 import pytest
-from object_stores import S3Server
+from object_stores import StoreServer
 from storage_contract import StorageContract
 
 from sparktf.errors import StorageError
@@ -14,27 +14,22 @@ from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
 
 
-@pytest.fixture
-def server(s3_store: S3Server) -> S3Server:
-    return s3_store
-
-
-def systems_of(server: S3Server) -> FileSystems:
+def systems_of(server: StoreServer) -> FileSystems:
     return FileSystems(HadoopConf(properties=server.hadoop()))
 
 
-def storage_of(server: S3Server) -> Storage:
-    return systems_of(server).open_runs("s3a://bucket/x")
+def storage_of(server: StoreServer) -> Storage:
+    return systems_of(server).open_runs(f"{server.root}/x")
 
 
 @pytest.fixture
-def storage(server: S3Server) -> Storage:
+def storage(server: StoreServer) -> Storage:
     return storage_of(server)
 
 
 @pytest.fixture
-def root(storage: Storage) -> str:
-    root = f"s3a://bucket/{secrets.token_hex(4)}"
+def root(server: StoreServer, storage: Storage) -> str:
+    root = f"{server.root}/{secrets.token_hex(4)}"
     storage.keep_names(root)
     return root
 

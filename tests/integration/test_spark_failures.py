@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 from integration.application import Application
+from integration.counts import counts_of
 from integration.disk import Disk
 from integration.processes import executor_of, wait_for
 from integration.rows import job
@@ -24,7 +25,9 @@ from split import only
 from sparktf import Verdict
 
 ROWS = 600
+BATCH = 30
 EVERY = 4
+EPOCHS = 60  # Long enough for three successors to start meanwhile, an update at a time
 HOLD_AT = 6  # updates of one trainer process
 
 CAUSE = "ValueError: the number of classes is not known"
@@ -37,7 +40,7 @@ def watched_job(rows: Path, runs: Path, watch: Watch, **sections: Any) -> dict[s
         runs,
         "cases.watched:build",
         params=watch.params(hold_at=HOLD_AT),
-        train={"batch_size": 30, **sections.pop("train", {})},
+        train={"batch_size": BATCH, **sections.pop("train", {})},
         checkpoint={"every_steps": EVERY},
         **sections,
     )
@@ -102,7 +105,7 @@ def test_an_error_inside_of_training_is_told_by_the_line_that_raised_it(
     assert nursery.parent() == local.family.driver(), "one for all nodes, from before there was Spark to after all runs"
 
 
-def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor_without_a_smaller_gang(
+def test_a_gang_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor_in_one_attempt(
     cluster: Application, rows: Path, watch: Watch
 ) -> None:
     # All with speculation on. Spark starts no copy of a task on the same host, so that copies can be seen in the
@@ -113,60 +116,89 @@ def test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor
         watch,
         name="outlives",
         cluster={"min_workers": 2},
-        train={"max_attempts": 4},
+        train={"epochs": EPOCHS, "max_attempts": 1},
         timeouts={"heartbeat": 5},
     )
-    run = cluster.run(config, "r")
     watch.hold()
     cluster.begin(config, "r")
 
-    first = watch.held(2)
-    wait_for("a commit", lambda: EVERY in run.committed(), within_s=60)
-    heard_by = listeners(psutil.Process(trainer.pid) for trainer in first)
-    os.kill(first[1].pid, signal.SIGSTOP)
-    watch.release()
-    watch.wait_until_released(first[0])  # and so it comes to wait for the other's gradients
-    os.kill(first[1].pid, signal.SIGKILL)
-    assert_gone(*first)
-    watch.hold()
-
-    second = watch.held(2, but=first)
-    wait_for("a commit", lambda: 2 * EVERY in run.committed(), within_s=60)
-    executor_of(second[1].pid).kill()
-    assert_gone(*second, within_s=60)
-
-    third = watch.held(2, but=first + second)
-    wait_for("a commit", lambda: 3 * EVERY in run.committed(), within_s=60)
-    frozen = [executor_of(third[0].pid), *executor_of(third[0].pid).children(recursive=True)]
+    leader, first = watch.held(2)
+    heard_by = listeners(psutil.Process(trainer.pid) for trainer in (leader, first))
+    watch.hold_by_one()
+    os.kill(first.pid, signal.SIGSTOP)
+    watch.let_go(leader)
+    watch.wait_until_released(leader)  # and so it comes to wait for the other's gradients
+    os.kill(first.pid, signal.SIGKILL)
+    second = watch.joined(leader, first)
+    executor_of(second.pid).kill()
+    third = watch.joined(leader, first, second)
+    frozen = [executor_of(third.pid), *executor_of(third.pid).children(recursive=True)]
     for process in frozen:
         process.suspend()
-    watch.release()  # the other one comes to wait for this one's gradients, until the driver ends it
-    assert_gone(*third[1:], within_s=60)
+    watch.go_on(leader)  # without the frozen one, once its silence is noticed
     for process in frozen:
         process.resume()
-    assert_gone(third[0])
+    assert_gone(first, second, third)
+    fourth = watch.joined(leader, first, second, third)
+    watch.release()
 
     result = cluster.outcome().done
-    assert [a.from_step for a in result.attempts] == [0, EVERY, 2 * EVERY, 3 * EVERY]
-    assert [a.workers for a in result.attempts] == [2] * 4
-    causes = [a.root_cause.message if a.root_cause else "" for a in result.attempts]
-    assert "worker 1" in causes[0]
-    assert "-9 (SIGKILL)" in causes[0]
-    assert "worker 1" in causes[1]
-    assert "lost its agent: " in causes[1]
-    assert "worker 0" in causes[2]
-    assert "lost its agent: silent for" in causes[2]
-    assert causes[3] == ""
-    peers = [[(f.node, f.verdict, f.type, f.message) for f in a.failures if f.peer] for a in result.attempts]
-    said = "the connection to worker 1 is lost: it has closed the connection"
-    assert peers[0] == [("worker 0", Verdict.INFRASTRUCTURE, "PeerLostError", said)]
-    assert peers[2] == [], "who waits for a frozen one has lost nobody"
+    (attempt,) = result.attempts
+    assert (attempt.workers, attempt.failures, attempt.root_cause) == (2, (), None)
+    assert [loss.node for loss in attempt.losses] == ["worker 1"] * 3
+    killed, executor, silent = (loss.message for loss in attempt.losses)
+    assert "-9 (SIGKILL)" in killed
+    assert "lost its agent: " in executor
+    assert "lost its agent: silent for" in silent
     assert heard_by == [], "members that have met listen nowhere, and TensorFlow has no server"
-    assert (result.steps, result.rows_trained) == (20, ROWS)
-    attempts = [[held.pid for held in attempt] for attempt in (first, second, third)]
-    trained = sum((watch.ids(pids, updates=EVERY) for pids in attempts), watch.ids(watch.pids()[6:]))
-    assert trained == dict.fromkeys(range(1, ROWS + 1), 1)
+    assert {leader.pid, fourth.pid} <= {*watch.pids()}
+    accounts = [(epoch.planned, epoch.fed, epoch.trained, epoch.replayed, epoch.complete) for epoch in result.rows]
+    assert accounts == [(ROWS, ROWS, ROWS, 0, True)] * EPOCHS
+    assert result.rows_trained == ROWS * EPOCHS
+    trained = watch.ids(watch.pids())
+    assert trained.keys() == set(range(1, ROWS + 1))
+    assert 0 <= trained.total() - ROWS * EPOCHS <= 3 * BATCH, "an update is made again by those that are left"
     assert not cluster.family.trainers()
+
+
+@pytest.mark.more(
+    "simulation/test_cases.py::test_the_simulator_finds_it",
+    "trainer/test_regrouping.py::test_a_leader_may_be_lost_before_and_after_each_of_its_operations",
+)
+def test_a_leader_that_is_frozen_in_an_upload_and_thawed_changes_nothing_for_the_run_that_goes_on(
+    sandbox: Sandbox, local: Application, rows: Path, watch: Watch
+) -> None:
+    config = watched_job(rows, sandbox.runs, watch, train={"epochs": 2}, timeouts={"heartbeat": 5})
+    config |= {"model": "cases.stopped:build", "params": {**config["params"], "rows": ROWS + 1}}
+    watch.hold()
+    submit = Submit(sandbox, "local-cluster[2,1,1024]", config, "--run-id", "r")
+    run = submit.run("r")
+    (stopped,) = wait_for("an upload is stopped", lambda: watch.said("stopped").split(), within_s=180)
+    leader = Held(int(stopped), 0)
+    frozen = [executor_of(leader.pid), *executor_of(leader.pid).children(recursive=True)]
+    for process in frozen:  # with its agent, which would end it for its silence
+        process.suspend()
+    (other,) = watch.held(1, but=[leader])
+    watch.hold_by_one()
+    watch.go_on(other)  # without the frozen one, once its silence is noticed
+    while not run.committed():
+        watch.go_on(other)
+    committed = {path: path.read_bytes() for path in run.checkpoints.rglob("*") if path.is_file()}
+    for process in frozen:
+        process.resume()
+    assert_gone(leader)
+    sandbox.family.driver().kill()
+    assert submit.wait(within_s=60) != 0
+    assert not sandbox.family.wait(within_s=60)
+    assert committed == {path: path.read_bytes() for path in committed}
+    last = run.committed()[-1]
+
+    watch.release()
+    result = local.train(config, "r").done
+    assert result.attempts[-1].from_step == last
+    accounts = [(epoch.planned, epoch.trained, epoch.complete) for epoch in result.rows]
+    assert accounts == [(ROWS, ROWS, True)] * 2
+    assert counts_of(result.model, ROWS + 1).tolist() == [0.0, *[2.0] * ROWS]
 
 
 @pytest.mark.more(
@@ -216,14 +248,15 @@ def test_a_killed_python_worker_takes_its_trainer_along_and_the_run_goes_on(
 
 
 @pytest.mark.more(
-    "integration/test_spark_failures.py::test_a_run_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor_without_a_smaller_gang",
+    "integration/test_spark_failures.py::test_a_gang_outlives_a_killed_trainer_a_killed_executor_and_a_frozen_executor_in_one_attempt",
     "unit/test_attempt.py::test_a_killed_trainer_is_the_cause_although_its_agent_reports_it_after_its_peer",
     "cluster/test_yarn_faults.py::test_a_container_killed_for_its_memory_names_the_setting",
 )
 def test_with_one_attempt_a_killed_trainer_ends_the_run_as_infrastructure_with_its_name(
     local: Application, rows: Path, watch: Watch
 ) -> None:
-    config = watched_job(rows, local.sandbox.runs, watch, name="once", train={"max_attempts": 1})
+    kinds = {"cluster": {"collectives": "tensorflow"}, "train": {"max_attempts": 1}}
+    config = watched_job(rows, local.sandbox.runs, watch, name="once", **kinds)
     watch.hold()
     local.begin(config, "r")
     os.kill(watch.held(2)[1].pid, signal.SIGKILL)

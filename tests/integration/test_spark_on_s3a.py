@@ -16,6 +16,8 @@ from object_stores import ACCESS_KEY, SECRET_KEY, S3Server, s3_server
 from sparktf.driver.spark.ticket import command_file_systems
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.objects.object_storage import ObjectStorage
+from sparktf.storage.transactions.partition import MARKER
 
 ROWS = 600
 TABLE = "s3a://lakes/table"
@@ -71,9 +73,8 @@ def on_s3a(properties: dict[str, str], tmp_path_factory: pytest.TempPathFactory)
     [
         ({"path": TABLE, "mode": "spark"}, "read through Spark, data.mode: spark asks for it"),
         ({"sql": f"SELECT * FROM parquet.`{TABLE}`"}, "read directly by the trainers, a plain scan of 3 Parquet files"),
-        ({"path": CHAINED}, "read directly by the trainers, all Parquet files at data.path"),
     ],
-    ids=["spark", "scan", "chained"],
+    ids=["spark", "scan"],
 )
 def test_spark_and_trainers_read_a_bucket_by_the_keys_of_hadoops_file(
     on_s3a: Application, data: dict[str, str], said: str, request: pytest.FixtureRequest
@@ -85,6 +86,30 @@ def test_spark_and_trainers_read_a_bucket_by_the_keys_of_hadoops_file(
     assert [(e.fed, e.trained) for e in outcome.done.rows] == [(ROWS, ROWS)]
     assert said in outcome.output
     assert SECRET_KEY not in outcome.output
+
+
+def test_a_bucket_of_other_keys_trains_and_spark_scores_it_and_replaces_a_days_predictions_whole(
+    on_s3a: Application, server: S3Server
+) -> None:
+    config = job(Path(), on_s3a.sandbox.runs, "cases.watched:build", name="chained")
+    config["data"]["path"] = CHAINED
+    outcome = on_s3a.train(config, "r")
+    assert [(e.fed, e.trained) for e in outcome.done.rows] == [(ROWS, ROWS)]
+    assert "read directly by the trainers, all Parquet files at data.path" in outcome.output
+    assert SECRET_KEY not in outcome.output
+    output = "s3a://lakes/scores"
+    config["predict"] = {"model": "run:r", "source": {"path": CHAINED}, "output": {"path": output}, "keep": ["id"]}
+    storage = FileSystems(HadoopConf(properties=server.hadoop())).open(output)
+    assert isinstance(storage, ObjectStorage)
+    seen = set[str]()
+    for _ in range(2):
+        scored = on_s3a.collect("cases.versioned:scored", config=config, date="2026-11-20")
+        assert sorted(row[0] for row in scored) == list(range(1, ROWS + 1))
+        found = {entry.path for entry in storage.below(output)}
+        assert {path.rpartition("/")[0] for path in found} == {f"{output}/date=2026-11-20"}  # nothing that was staged
+        assert found & seen <= {f"{output}/date=2026-11-20/{MARKER}"}
+        seen = found
+    assert storage.uploads("s3a://lakes") == ()
 
 
 def test_a_command_without_a_session_finds_them_by_a_jvm_of_some_seconds(

@@ -10,13 +10,14 @@ import psutil
 import pytest
 from integration.application import Application
 from integration.daemons import Daemons
-from integration.processes import executor_of, wait_for
+from integration.processes import executor_of
 from integration.rows import job
 from integration.sandbox import Sandbox
 from integration.watch import Watch
 
 ROWS = 600
-EVERY, HOLD_AT = 4, 6  # of 20 updates
+HOLD_AT = 6
+EPOCHS = 30  # Long enough for a successor to start meanwhile, an update at a time
 SCHEMA = "id bigint, a float, b float, y float"
 
 
@@ -76,7 +77,7 @@ def test_the_three_feeds_train_each_row_once(standalone: Application, rows: Path
         assert f"data: {said}" in outcome.output
 
 
-def test_a_run_outlives_a_killed_executor_and_a_killed_worker(
+def test_a_gang_outlives_a_killed_worker_with_its_executor(
     standalone: Application, daemons: Daemons, rows: Path, watch: Watch
 ) -> None:
     config = job(
@@ -85,31 +86,21 @@ def test_a_run_outlives_a_killed_executor_and_a_killed_worker(
         "cases.watched:build",
         name="outlives",
         params=watch.params(hold_at=HOLD_AT),
-        train={"batch_size": 30, "max_attempts": 3},
+        train={"batch_size": 30, "epochs": EPOCHS, "max_attempts": 1},
         cluster={"min_workers": 2},
-        checkpoint={"every_steps": EVERY},
     )
-    run = standalone.run(config, "r")
     watch.hold()
     standalone.begin(config, "r")
-    first = watch.held(2)
-    wait_for("a commit", lambda: EVERY in run.committed(), within_s=60)
-    executor_of(first[1].pid).kill()
-    second = watch.held(2, but=first)
-    wait_for("a commit", lambda: 2 * EVERY in run.committed(), within_s=60)
-    lost = executor_of(second[0].pid)
-    worker = daemons.worker_of(lost)
-    worker.kill()
+    leader, first = watch.held(2)
+    watch.hold_by_one()
+    lost = executor_of(first.pid)
+    daemons.worker_of(lost).kill()
     psutil.wait_procs([lost], timeout=60)
+    watch.joined(leader, first)
     watch.release()
 
     result = standalone.outcome().done
-    assert [a.from_step for a in result.attempts] == [0, EVERY, 2 * EVERY]
-    assert [a.workers for a in result.attempts] == [2] * 3
-    causes = [a.root_cause.message if a.root_cause else "" for a in result.attempts]
-    assert all("lost its agent: " in cause for cause in causes[:2])
-    assert causes[2] == ""
-    assert (result.steps, result.rows_trained) == (20, ROWS)
-    attempts = [[held.pid for held in attempt] for attempt in (first, second)]
-    trained = sum((watch.ids(pids, updates=EVERY) for pids in attempts), watch.ids(watch.pids()[4:]))
-    assert trained == dict.fromkeys(range(1, ROWS + 1), 1)
+    (attempt,) = result.attempts
+    assert (attempt.workers, attempt.root_cause) == (2, None)
+    assert [(loss.node, "lost its agent: " in loss.message) for loss in attempt.losses] == [("worker 1", True)]
+    assert [(epoch.trained, epoch.complete) for epoch in result.rows] == [(ROWS, True)] * EPOCHS

@@ -1,4 +1,4 @@
-"""Folders with names in a real S3 server whose requests fail, are not answered, are done twice or come late."""
+"""Folders with names in real servers of stores whose requests fail, are not answered, are done twice or come late."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from object_stores import S3Server
+from object_stores import StoreServer
 from store_faults import FAULTS, FaultyDoor
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError
@@ -17,11 +17,6 @@ from sparktf.storage.file_systems import FileSystems
 from sparktf.storage.transactions.head import Edition, FolderHead, HeadMovedError
 
 FILES, MOVERS = 8, 3
-
-
-@pytest.fixture
-def server(s3_store: S3Server) -> S3Server:
-    return s3_store
 
 
 def systems(properties: dict[str, str]) -> FileSystems:
@@ -44,14 +39,14 @@ def moved_by(storage: Storage, root: str, who: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_each_file_is_moved_once_and_who_is_told_so_has_it(server: S3Server, seed: int) -> None:
-    root, direct = f"s3a://bucket/moved-{seed}", systems(server.hadoop()).open_runs("s3a://bucket/x")
+def test_each_file_is_moved_once_and_who_is_told_so_has_it(server: StoreServer, seed: int) -> None:
+    root, direct = f"{server.root}/moved-{seed}", systems(server.hadoop()).open_runs(f"{server.root}/x")
     direct.keep_names(root)
     for number in range(FILES):
         direct.write_bytes(f"{root}/files/{number}", str(number).encode())
     door = FaultyDoor(server.endpoint, seed, 0.25)
     try:
-        behind = server.hadoop() | {"fs.s3a.endpoint": door.endpoint}
+        behind = server.hadoop(door.endpoint)
         with ThreadPoolExecutor(MOVERS) as pool:
             asked = [pool.submit(moved_by, systems(behind).open_runs(root), root, who) for who in range(MOVERS)]
             told = [one.result() for one in asked]
@@ -69,8 +64,8 @@ def test_each_file_is_moved_once_and_who_is_told_so_has_it(server: S3Server, see
     assert sum(door.struck[fault] for fault in FAULTS) > 3
 
 
-def test_of_all_that_swap_a_head_one_after_the_other_does(server: S3Server) -> None:
-    root, each = "s3a://bucket/swapped", 4
+def test_of_all_that_swap_a_head_one_after_the_other_does(server: StoreServer) -> None:
+    root, each = f"{server.root}/swapped", 4
     systems(server.hadoop()).open_runs(root).keep_names(root)
     door = FaultyDoor(server.endpoint, 1, 0.2)
 
@@ -87,7 +82,7 @@ def test_of_all_that_swap_a_head_one_after_the_other_does(server: S3Server) -> N
         return done
 
     try:
-        behind = server.hadoop() | {"fs.s3a.endpoint": door.endpoint}
+        behind = server.hadoop(door.endpoint)
         with ThreadPoolExecutor(MOVERS) as pool:
             assert list(pool.map(add_one, range(MOVERS))) == [each] * MOVERS
     finally:
@@ -97,8 +92,8 @@ def test_of_all_that_swap_a_head_one_after_the_other_does(server: S3Server) -> N
     assert found.number >= MOVERS * each
 
 
-def test_what_was_committed_is_whole_whatever_late_uploads_bring(server: S3Server, tmp_path: Path) -> None:
-    root, storage = "s3a://bucket/late", systems(server.hadoop()).open_runs("s3a://bucket/late")
+def test_what_was_committed_is_whole_whatever_late_uploads_bring(server: StoreServer, tmp_path: Path) -> None:
+    root, storage = f"{server.root}/late", systems(server.hadoop()).open_runs(f"{server.root}/late")
     storage.keep_names(root)
     storage.make_dirs(f"{root}/checkpoints")
     storage.make_dirs(f"{root}/_commit-001-1-0badcafe")

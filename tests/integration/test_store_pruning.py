@@ -1,10 +1,10 @@
-"""Old runs in a real S3 server: which are deleted, by one swap, and what a driver finds that comes back late."""
+"""Old runs in real servers of stores: which are deleted, by one swap, and what a driver finds that comes back late."""
 
 from __future__ import annotations
 
 import pytest
 from contenders import LIMIT_S, Contender
-from object_stores import S3Server
+from object_stores import S3Server, StoreServer, begin_upload
 from pretend import PretendClock
 
 from sparktf.errors import FencedOffError, StorageError, Verdict
@@ -21,8 +21,8 @@ NOW_S = 1.9e9
 
 
 @pytest.fixture
-def systems(s3_store: S3Server) -> FileSystems:
-    return FileSystems(HadoopConf(properties=s3_store.hadoop()))
+def systems(server: StoreServer) -> FileSystems:
+    return FileSystems(HadoopConf(properties=server.hadoop()))
 
 
 def leave_run(storage: Storage, root: str, run_id: str) -> Contender:
@@ -53,22 +53,26 @@ def objects_of(systems: FileSystems, run: str) -> list[str]:
     return [entry.path for entry in store.below(run)]
 
 
-def test_old_runs_go_whole_and_nothing_stays_but_their_emptied_names(systems: FileSystems) -> None:
-    root = "s3a://bucket/pruned"
+def test_old_runs_go_whole_and_nothing_stays_but_their_emptied_names(systems: FileSystems, server: StoreServer) -> None:
+    root = f"{server.root}/pruned"
     storage = systems.open_runs(root)
     for run_id in ("a", "b", "c"):
         leave_run(storage, root, run_id).end()
+        if isinstance(server, S3Server):
+            begin_upload(server, f"pruned/t/{run_id}/logs/001-worker-0.log")
     assert sorted(pruner(storage, root).prune(1, ())) == ["a", "b"]
     assert objects_of(systems, f"{root}/t/a") == []
     assert objects_of(systems, f"{root}/t/c") != []
+    left = [f"{root}/t/c/logs/001-worker-0.log"] if isinstance(server, S3Server) else []  # Azure drops them itself
+    assert [upload.path for upload in storage.uploads(root)] == left
     assert not storage.exists(RunDirectory(root, "t", "a").result)
     again = leave_run(storage, root, "a")  # the id may be used again
     again.end()
     assert storage.exists(RunDirectory(root, "t", "a").result)
 
 
-def test_a_run_that_is_at_work_stays(systems: FileSystems) -> None:
-    root = "s3a://bucket/working"
+def test_a_run_that_is_at_work_stays(systems: FileSystems, server: StoreServer) -> None:
+    root = f"{server.root}/working"
     storage = systems.open_runs(root)
     leave_run(storage, root, "a")
     leave_run(storage, root, "b").end()
@@ -76,8 +80,10 @@ def test_a_run_that_is_at_work_stays(systems: FileSystems) -> None:
     assert storage.exists(RunDirectory(root, "t", "a").result)
 
 
-def test_a_driver_that_was_frozen_since_before_its_run_was_deleted_writes_nothing(systems: FileSystems) -> None:
-    root = "s3a://bucket/frozen"
+def test_a_driver_that_was_frozen_since_before_its_run_was_deleted_writes_nothing(
+    systems: FileSystems, server: StoreServer
+) -> None:
+    root = f"{server.root}/frozen"
     storage = systems.open_runs(root)
     frozen = leave_run(storage, root, "a")
     leave_run(storage, root, "b").end()
@@ -88,8 +94,10 @@ def test_a_driver_that_was_frozen_since_before_its_run_was_deleted_writes_nothin
     assert not storage.exists(RunDirectory(root, "t", "a").result)
 
 
-def test_a_driver_that_takes_the_run_while_it_is_being_deleted_keeps_it(systems: FileSystems) -> None:
-    root = "s3a://bucket/taken"
+def test_a_driver_that_takes_the_run_while_it_is_being_deleted_keeps_it(
+    systems: FileSystems, server: StoreServer
+) -> None:
+    root = f"{server.root}/taken"
     storage = systems.open_runs(root)
     leave_run(storage, root, "a").end()
     leave_run(storage, root, "b").end()

@@ -1,4 +1,4 @@
-"""Published models in a real S3 server: what sparktf's readers and those who know the store alone find, at any time."""
+"""Published models in real servers of stores: what readers and those who know the store alone find, at any time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from integration.store_readers import StoreReaders
-from object_stores import S3Server
+from object_stores import StoreServer
 
 from sparktf.errors import StorageError
 from sparktf.hadoop import HadoopConf
@@ -22,12 +22,7 @@ from sparktf.wire.uploads import StagedFile
 NAMES = ("variables/variables.index", "saved_model.pb", "model.keras")
 
 
-@pytest.fixture
-def server(s3_store: S3Server) -> S3Server:
-    return s3_store
-
-
-def systems_of(server: S3Server) -> FileSystems:
+def systems_of(server: StoreServer) -> FileSystems:
     return FileSystems(HadoopConf(properties=server.hadoop()))
 
 
@@ -57,7 +52,7 @@ class Model:
         return staged
 
 
-def shown(server: S3Server, serving: Serving) -> dict[str, list[str]]:
+def shown(server: StoreServer, serving: Serving) -> dict[str, list[str]]:
     """Returns the versions that somebody finds who knows the store alone, with their files; and `CURRENT`."""
     plain, found = systems_of(server).open(serving.path), dict[str, list[str]]()
     for entry in plain.walk(serving.path):
@@ -66,10 +61,8 @@ def shown(server: S3Server, serving: Serving) -> dict[str, list[str]]:
     return found
 
 
-def test_readers_find_whole_versions_while_models_come_and_go_and_the_server_is_killed(
-    server: S3Server, tmp_path: Path
-) -> None:
-    root = "s3a://bucket/published"
+def test_readers_find_whole_versions_while_models_come_and_go(server: StoreServer, tmp_path: Path) -> None:
+    root = f"{server.root}/published"
     storage = systems_of(server).open_runs(root)
     serving = Serving(storage, root, "t")
     with StoreReaders(systems_of(server), root) as reader:
@@ -78,8 +71,6 @@ def test_readers_find_whole_versions_while_models_come_and_go_and_the_server_is_
         assert serving.rollback() == 2
         whole = sorted((*NAMES, MANIFEST))
         assert shown(server, serving) == {"1": whole, "2": whole, CURRENT: [""]}
-        server.kill()
-        server.start()
         assert serving.publish(Model(storage, tmp_path, "d"), lambda: None).version == 4
         assert serving.prune(1) == (1, 2, 3)
     assert reader.wrong == []
@@ -90,9 +81,9 @@ def test_readers_find_whole_versions_while_models_come_and_go_and_the_server_is_
 
 
 def test_who_is_cut_off_before_others_find_it_is_followed_up_by_the_next(
-    server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = "s3a://bucket/cut"
+    root = f"{server.root}/cut"
     storage = systems_of(server).open_runs(root)
     serving, model = Serving(storage, root, "t"), Model(storage, tmp_path, "a")
 
@@ -108,10 +99,10 @@ def test_who_is_cut_off_before_others_find_it_is_followed_up_by_the_next(
     assert shown(server, serving) == {"1": sorted((*NAMES, MANIFEST)), CURRENT: [""]}
 
 
-def test_a_store_that_keeps_no_conditions_is_refused(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_keeps_no_conditions_is_refused(server: StoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
     systems = systems_of(server)
-    systems.open_runs("s3a://bucket/new").probe("s3a://bucket/new/runs")
-    assert not systems.open("s3a://bucket/new").exists("s3a://bucket/new")
+    systems.open_runs(f"{server.root}/new").probe(f"{server.root}/new/runs")
+    assert not systems.open(f"{server.root}/new").exists(f"{server.root}/new")
 
     def put(self: ObjectStorage, path: str, content: bytes, tag: object) -> object:
         self.write_bytes(path, content)
@@ -121,4 +112,4 @@ def test_a_store_that_keeps_no_conditions_is_refused(server: S3Server, monkeypat
     with pytest.raises(
         StorageError, match=r"\(If-None-Match\) has replaced an object, so that two submissions could own"
     ):
-        systems.open_runs("s3a://bucket/new").probe("s3a://bucket/new/runs")
+        systems.open_runs(f"{server.root}/new").probe(f"{server.root}/new/runs")

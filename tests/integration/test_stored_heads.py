@@ -1,4 +1,4 @@
-"""A head that is one object in a real S3 server."""
+"""A head that is one object in a real server of a store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from object_stores import S3Server
+from object_stores import StoreServer
 
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.file_systems import FileSystems
@@ -15,19 +15,14 @@ from sparktf.storage.transactions.head import Edition, HeadMovedError
 from sparktf.storage.transactions.object_head import ObjectHead
 
 
-@pytest.fixture
-def server(s3_store: S3Server) -> S3Server:
-    return s3_store
-
-
-def storage_of(server: S3Server) -> ObjectStorage:
-    storage = FileSystems(HadoopConf(properties=server.hadoop())).open("s3a://bucket/x")
+def storage_of(server: StoreServer) -> ObjectStorage:
+    storage = FileSystems(HadoopConf(properties=server.hadoop())).open(f"{server.root}/x")
     assert isinstance(storage, ObjectStorage)
     return storage
 
 
-def test_of_many_that_swap_at_once_each_counts_on_and_none_is_lost_also_over_a_kill(server: S3Server) -> None:
-    path, each = "s3a://bucket/heads/many", 8
+def test_of_many_that_swap_at_once_each_counts_on_and_none_is_lost_also_over_a_kill(server: StoreServer) -> None:
+    path, each = f"{server.root}/heads/many", 8
     head = ObjectHead(storage_of(server), path)
     first = head.swap(head.read(), b"0 by nobody")
     assert head.read() == first == Edition(1, b"0 by nobody")
@@ -52,8 +47,8 @@ def test_of_many_that_swap_at_once_each_counts_on_and_none_is_lost_also_over_a_k
     assert number - 1 >= 3 * each
 
 
-def test_who_was_frozen_since_it_read_swaps_nothing(server: S3Server) -> None:
-    storage, path = storage_of(server), "s3a://bucket/heads/frozen"
+def test_who_was_frozen_since_it_read_swaps_nothing(server: StoreServer) -> None:
+    storage, path = storage_of(server), f"{server.root}/heads/frozen"
     frozen, awake = ObjectHead(storage, path), ObjectHead(storage, path)
     read = frozen.read()
     awake.swap(awake.read(), b"first")

@@ -206,6 +206,24 @@ def test_a_table_trains_without_its_connector_by_its_log(
         assert said.startswith(f"{error}: ") and says in said and not rows, said
 
 
+@pytest.mark.more("integration/test_table_files.py::test_a_table_trains_without_its_connector_by_its_log")
+def test_a_whole_run_without_the_connector_trains_each_row_of_a_snapshot_and_keeps_to_it(
+    spark41: Application, cluster: Application, kind: Kind, table_lake: Path
+) -> None:
+    table = made(spark41, kind, "whole", rows=200, commits=2)
+    data = {"path": str(table_lake / kind.folder / "whole"), "format": kind.format}
+    config = of_table(cluster, f"whole-{kind.format}", **data, validation={"fraction": 0.25})
+    first = cluster.train(config, "r").done
+    [epoch] = first.rows
+    assert 100 < epoch.trained < 200
+    assert epoch.complete
+    spark41.collect("cases.versioned:run", statements=[f"DELETE FROM {table} WHERE id <= 150"])
+    config["train"]["epochs"] = 2
+    later = cluster.train(config, "r").done
+    assert later.source_version == first.source_version is not None
+    assert [(e.trained, e.complete) for e in later.rows][-1] == (epoch.trained, True)
+
+
 @pytest.mark.parametrize("name", ONLY_SPARK)
 def test_without_the_connector_what_a_plain_reader_would_get_wrong_is_refused(
     spark41: Application, spark: SparkSession, table_lake: Path, name: str

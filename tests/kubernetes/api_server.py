@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sysconfig
 import threading
 import time
 import urllib.request
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import pyspark
+from kubernetes.rights import Rights
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 _JARS = os.environ.get("KUBERNETES_JARS", "")
@@ -33,18 +34,24 @@ class ApiServer:
     Attributes:
         url: Of its API, for everybody in this network.
         quota: The most pods that may be there at a time; None for any number.
+        rights: What pods may ask for, each of which has the service account of the Role in docs/cluster/kubernetes.
+        confines_all: Whether others have these rights alone, too, as a driver in client mode. Who submits needs more.
     """
 
-    def __init__(self, address: str) -> None:
-        """Starts nothing yet; it will be at this address."""
-        self._address = address
+    def __init__(self, address: str, folder: Path) -> None:
+        """Starts nothing yet; it will be at this address, and write to this folder."""
+        self._address, self._folder = address, folder
         self.url = ""
         self.quota: int | None = None
+        self.rights = Rights()
+        self.confines_all = False
 
     def __enter__(self) -> Self:
-        home = Path(pyspark.__file__).parent
+        # The environment's Spark, whichever the tests run on: the server is made for the client that this one has.
+        home = Path(sysconfig.get_path("purelib"), "pyspark")
         port, secret = launch_gateway(
-            classpath=f"{_JARS}/*:{home}/jars/*", javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1"],
+            classpath=f"{_JARS}/*:{home}/jars/*",
+            javaopts=["-Xmx256m", "-XX:TieredStopAtLevel=1", f"-Djava.io.tmpdir={self._folder}"],
             die_on_exit=True, enable_auth=True,
         )  # fmt: skip
         self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=secret))
@@ -83,6 +90,16 @@ class ApiServer:
         """Returns all resources of a kind: "pods"."""
         return list(self.call("GET", f"/api/v1/{kind}").get("items", ()))
 
+    def put(self, kind: str, resource: Resource) -> None:
+        """Makes a resource of the namespace "default", or replaces it."""
+        place = f"/api/v1/namespaces/default/{kind}"
+        name = resource["metadata"]["name"]
+        resource["metadata"]["namespace"] = "default"
+        if any(there["metadata"]["name"] == name for there in self.all(kind)):
+            self.call("PUT", f"{place}/{name}", resource)
+        else:
+            self.call("POST", place, resource)
+
     # ---- the relay ----
 
     def _accept(self) -> None:
@@ -93,16 +110,26 @@ class ApiServer:
                 return
             threading.Thread(target=self._relay, args=(caller,), name="relay", daemon=True).start()
 
+    def _refusal(self, caller: socket.socket, request: _Request) -> str:
+        """Returns why a request is refused; "" if it is not."""
+        confines = self.confines_all or caller.getpeername()[0] != self._address
+        if confines and (reason := self.rights.refusal(request.method, request.path)):
+            return reason
+        makes_pod = request.method == "POST" and request.path.endswith("/pods")
+        if makes_pod and self.quota is not None and len(self.all("pods")) >= self.quota:
+            return f"exceeded quota: pods, limited: pods={self.quota}"
+        return ""
+
     def _relay(self, caller: socket.socket) -> None:
         """Hands one request over, and then whatever comes: a watch that becomes a web socket, too."""
         with caller:
             request = _read(caller)
             if request is None:
                 return
+            if reason := self._refusal(caller, request):
+                caller.sendall(_refusal(reason))
+                return
             if request.method == "POST" and request.path.endswith("/pods"):
-                if self.quota is not None and len(self.all("pods")) >= self.quota:
-                    caller.sendall(_refusal(f"exceeded quota: pods, limited: pods={self.quota}"))
-                    return
                 request.body = _begun(request.body)
             if request.method == "PATCH" and "apply-patch" in request.fields.get("content-type", ""):
                 self._apply(request)

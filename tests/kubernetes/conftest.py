@@ -12,6 +12,7 @@ from integration.sandbox import Sandbox
 from integration.watch import Watch
 from kubernetes.api_server import ApiServer
 from kubernetes.pods import GATEWAY, Node, build_network
+from object_stores import S3Server, s3_server
 
 _SHOWN = 4000
 
@@ -27,8 +28,17 @@ class Cluster(NamedTuple):
 def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The cluster; `python -m kubernetes` gives it a network."""
     build_network()
-    with ApiServer(GATEWAY) as api, Node(api, tmp_path_factory.mktemp("pods")) as node:
+    folder = tmp_path_factory.mktemp
+    with ApiServer(GATEWAY, folder("api")) as api, Node(api, folder("pods")) as node:
         yield Cluster(api, node)
+
+
+@pytest.fixture
+def store(pods: Cluster, tmp_path: Path) -> Iterator[S3Server]:
+    """A store of objects that pods reach. Its keys are in a Secret, and nowhere else in the cluster."""
+    assert isinstance(pods, Cluster), "pods make the network"
+    with s3_server(tmp_path / "store", GATEWAY) as server:
+        yield server
 
 
 @pytest.fixture

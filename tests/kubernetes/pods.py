@@ -6,6 +6,7 @@ image of all containers is this machine's files.
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import subprocess
@@ -33,6 +34,7 @@ _BRIDGE = "pods"
 _SPARK = Path(pyspark.__file__).parent
 _ENTRYPOINT = Path(__file__).parents[2] / "docs/cluster/kubernetes/entrypoint.sh"
 _OVER = ("Succeeded", "Failed")
+_OPTION = "SPARK_JAVA_OPT_"
 
 # The first process of a pod waits for its cable; it takes in orphans, and tells the exit code of what it starts.
 _BEGIN = (
@@ -149,8 +151,8 @@ class Node:
     def _forget(self, pod: Resource) -> None:
         """Lets go a pod that was deleted, once its processes have ended."""
         pod["metadata"]["finalizers"] = []
-        space, name = pod["metadata"].get("namespace", "default"), pod["metadata"]["name"]
-        self._api.call("PUT", f"/api/v1/namespaces/{space}/pods/{name}", pod)
+        name = pod["metadata"]["name"]
+        self._api.call("PUT", f"/api/v1/namespaces/{_space(pod)}/pods/{name}", pod)
 
     def _start(self, resource: Resource) -> None:
         self._started += 1
@@ -169,9 +171,9 @@ class Node:
             process = subprocess.Popen(
                 ["unshare", "--net", "--uts", "--mount", *command],
                 stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, cwd=folder,
-                env=_environment(container, known, mounts, folder), start_new_session=True,
+                env=self._environment(resource, known, mounts, folder), start_new_session=True,
             )  # fmt: skip
-        space = str(resource["metadata"].get("namespace", "default"))
+        space = _space(resource)
         pod = Pod(name, space, address, container["name"], folder, process, started=now())
         self._plug(pod, number)
         self.pods[name] = pod
@@ -202,8 +204,7 @@ class Node:
             place = folder / "volumes" / mount["name"]
             if "configMap" in volume:
                 place.mkdir(parents=True, exist_ok=True)
-                space, name = resource["metadata"].get("namespace", "default"), volume["configMap"]["name"]
-                data = self._config_map(space, name)
+                data = self._config_map(_space(resource), volume["configMap"]["name"])
                 for key, text in data.items():
                     (place / key).write_text(text, encoding="utf-8")
                 found[mount["mountPath"]] = str(place)
@@ -225,6 +226,31 @@ class Node:
             time.sleep(_LOOK_S)
         return {}
 
+    def _environment(
+        self, resource: Resource, known: Mapping[str, str], mounts: Mapping[str, str], folder: Path
+    ) -> dict[str, str]:
+        """Returns the variables of a pod's container; `known` are the pod's own fields."""
+        found = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "SPARK_HOME": str(_SPARK)}
+        if "JAVA_HOME" in os.environ:
+            found["JAVA_HOME"] = os.environ["JAVA_HOME"]
+        for variable in resource["spec"]["containers"][0].get("env", ()):
+            value, source = variable.get("value", ""), variable.get("valueFrom") or {}
+            if "fieldRef" in source:
+                value = known.get(source["fieldRef"]["fieldPath"], "")
+            elif "secretKeyRef" in source:
+                value = self._secret(_space(resource), **source["secretKeyRef"])
+            found[variable["name"]] = _replaced(value, mounts)
+        # Temporary files are the pod's own, as all of its /tmp would be.
+        local, options = str(folder / "local"), len([name for name in found if _OPTION in name])
+        option = f"-Djava.io.tmpdir={local}"
+        own = {f"{_OPTION}{options}": option, "SPARK_SUBMIT_OPTS": option, "TMPDIR": local, "SPARK_LOCAL_DIRS": local}
+        return {**found, **own}
+
+    def _secret(self, namespace: str, name: str, key: str, **options: object) -> str:
+        """Returns a value of a Secret's."""
+        data = self._api.call("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}")["data"]
+        return base64.b64decode(data[key]).decode()
+
     def _services(self) -> str:
         """Returns the addresses of the services without one of their own, as the cluster's DNS has them."""
         lines = []
@@ -233,8 +259,7 @@ class Node:
             for resource in self._api.all("pods"):
                 pod = self.pods.get(resource["metadata"]["name"])
                 if pod is not None and wanted and wanted <= resource["metadata"].get("labels", {}).items():
-                    name, space = service["metadata"]["name"], service["metadata"].get("namespace", "default")
-                    lines.append(f"{pod.address} {name}.{space}.svc\n")
+                    lines.append(f"{pod.address} {service['metadata']['name']}.{_space(service)}.svc\n")
         return "".join(lines)
 
     def _tell_end(self, pod: Pod) -> None:
@@ -250,6 +275,7 @@ class Node:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         resource = self._api.call("GET", path)
         resource["status"] = {
+            "conditions": [{"type": "Ready", "status": str(phase == "Running")}],
             "phase": phase, "podIP": pod.address, "hostIP": GATEWAY, "startTime": pod.started,
             "containerStatuses": [
                 {"name": pod.container, "ready": phase == "Running", "restartCount": 0, "image": "here", "imageID": "",
@@ -264,6 +290,7 @@ class Node:
         while pod.processes():  # who is killed may just have started another one
             pod.kill()
             pod.process.wait()
+        pod.process.wait()  # also where it had ended by itself before anybody looked
         self.past[name] = pod
 
 
@@ -289,24 +316,16 @@ def configure(*commands: str, within: list[str] = []) -> None:  # noqa: B006 - r
     subprocess.run([*within, "ip", "-batch", "-"], input="\n".join([*commands, ""]), text=True, check=True)
 
 
-def _environment(
-    container: Resource, known: Mapping[str, str], mounts: Mapping[str, str], folder: Path
-) -> dict[str, str]:
-    found = {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", "SPARK_HOME": str(_SPARK)}
-    if "JAVA_HOME" in os.environ:
-        found["JAVA_HOME"] = os.environ["JAVA_HOME"]
-    for variable in container.get("env", ()):
-        field = ((variable.get("valueFrom") or {}).get("fieldRef") or {}).get("fieldPath")
-        value = known.get(field, "") if field else variable.get("value", "")
-        found[variable["name"]] = _replaced(value, mounts)
-    return {**found, "SPARK_LOCAL_DIRS": str(folder / "local")}
-
-
 def _replaced(text: str, mounts: Mapping[str, str]) -> str:
     """Returns a text with the paths of the container's volumes as they are on this machine."""
     for inside, place in mounts.items():
         text = text.replace(inside, place)
     return text
+
+
+def _space(resource: Resource) -> str:
+    """Returns a resource's namespace."""
+    return str(resource["metadata"].get("namespace", "default"))
 
 
 def _phase(pod: Resource) -> str:

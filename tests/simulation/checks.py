@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
@@ -26,10 +26,22 @@ from sparktf.sequence import Cursor
 from sparktf.storage.transactions.checkpoints import MANIFEST, FileManifest, Manifest
 
 if TYPE_CHECKING:
+    from simulation.nodes import Trainer
     from simulation.world import Submission, World
 
 _NOT_FOLLOWED = ("it was not replaced", "it is not restarted", "timeouts.start")
 """For these reasons an attempt under parameter servers ends with the loss of a worker."""
+
+_NEEDED = "are needed"
+"""For this reason an attempt of a synchronous gang ends with too few workers, which store what they have."""
+
+_REMEMBERED = "what train.callbacks remember"
+"""For this reason it ends without its leader: the others do so, too."""
+
+_NOT_STORED = frozenset(
+    ("storage-fails", "storage-loses-answers", "storage-hangs", "storage-slow", "upload-torn", "checkpoint-rots")
+)
+"""The kinds of faults by which a checkpoint may not be stored, or not be read again."""
 
 _STARTS_S = 8.0
 """So much of `timeouts.start`, at least, is left to whoever follows a lost one: it is told late where to start."""
@@ -41,6 +53,9 @@ PAUSED = "paused"
 """What happened to a driver that stood still, and has heard since what its nodes had said."""
 
 Weights = npt.NDArray[np.uint8]
+
+_HEARD_S = 2.0
+"""So much later than after `timeouts.heartbeat` a silence may be noticed."""
 
 _M = TypeVar("_M", bound=FileManifest)
 
@@ -175,11 +190,25 @@ def _attempts(world: World, submission: Submission, result: RunResult) -> Iterat
             yield f"{name}, attempt {attempt.attempt} has ended for a worker that is lost: {cause.message}"
         if cause and "chief 0" in cause.message and "timeouts.start" in cause.message and name not in world.hits:
             yield from (f"{name}: {found}" for found in _given_up_at_once(world, submission, attempt.attempt, cause))
+    yield from (f"{name}: {found}" for found in _too_few(world, submission, result))
     for attempt in result.attempts[:-1]:
         if attempt.root_cause is not None and attempt.root_cause.type == "NotStoredError":
             yield f"{name} trained again after attempt {attempt.attempt}, which could not be stored"
         if attempt.root_cause is not None and attempt.root_cause.verdict is not Verdict.INFRASTRUCTURE:
             yield f"{name} tried again after attempt {attempt.attempt}: {attempt.root_cause.message}"
+
+
+def _too_few(world: World, submission: Submission, result: RunResult) -> Iterator[str]:
+    """Yields which attempts have ended with too few workers that did not store what they had."""
+    if world.strategy == PARAMETER_SERVER or submission.process.name in world.hits:
+        return
+    if world.faults.kinds & _NOT_STORED or world.disk_was_full:
+        return
+    for attempt in result.attempts:
+        cause = attempt.root_cause
+        is_few = cause is not None and any(why in cause.message for why in (_NEEDED, _REMEMBERED))
+        if cause and is_few and max(world.commits, default=0) < attempt.to_step:
+            yield f"attempt {attempt.attempt} had come to step {attempt.to_step}, and lost it: {cause.message}"
 
 
 def _given_up_at_once(world: World, submission: Submission, attempt: int, cause: ErrorRecord) -> Iterator[str]:
@@ -232,6 +261,8 @@ def _done(world: World, result: RunResult) -> Iterator[str]:
     yield from whole(world, model, FileManifest)
     if (content := _content(world, model)) is None:
         return
+    if result.checkpoint != world.rundir.checkpoint(result.steps):
+        yield f"it ends at step {result.steps}, and its last checkpoint is {result.checkpoint}"
     yield from _kept(world, result, content)
     if result.kept is not None:  # the rows that are told are those of all epochs
         content = _content(world, result.checkpoint) or content
@@ -363,6 +394,8 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
         return  # it may have missed what its nodes told
     if "timeouts.progress" in cause.message and any(f.name in world.hits for f in submission.site.feeders):
         return  # nodes wait for what feeders do not bring
+    if world.strategy != PARAMETER_SERVER and "timeouts.progress" in cause.message:
+        yield from _unheard(world, trainers, cause)
     if world.strategy == PARAMETER_SERVER and "timeouts.progress" in cause.message:
         # Training goes on when a worker is lost: only what stands still, or is not heard, holds it up, or one loss
         # after the other, since successors join when all places are filled.
@@ -375,6 +408,17 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
         return  # its driver lost the run while it still looked for the one that the peers had lost
     elif cause.peer and any(hit.lasts for hit in hits) and not any(hit.what in ("lost", "late") for hit in hits):
         yield f"{cause.node} is blamed for the loss of {node}, which was gone: {cause.message}"
+
+
+def _unheard(world: World, trainers: Sequence[Trainer], cause: ErrorRecord) -> Iterator[str]:
+    """Yields who was silent for longer than `timeouts.heartbeat` when all were found to stand still instead."""
+    timeouts, until_s = world.config.timeouts, cause.time_s - EPOCH_S
+    newest = {trainer.spec.node: trainer for trainer in trainers}
+    for trainer in newest.values():
+        for hit in world.hits.get(trainer.process.name, ()):
+            is_freeze = hit.what == "trainer-freezes" and hit.lasts
+            if is_freeze and until_s - timeouts.progress < hit.time_s < until_s - timeouts.heartbeat - _HEARD_S:
+                yield f"{trainer.process} was silent from {hit.time_s:.1f} s on, and nobody missed it: {cause.message}"
 
 
 def _was_deaf(world: World, submission: Submission) -> bool:

@@ -73,6 +73,18 @@ class Best:
         if self._rule.is_better(evaluation, self._best):
             self._best, self._restored, self._content = evaluation, None, [counts.copy() for counts in content]
 
+    def packed(self) -> list[npt.NDArray[np.uint8]]:
+        """Returns what `take` takes over."""
+        best = b"" if self._best is None else self._best.model_dump_json().encode()
+        return [np.frombuffer(best, np.uint8), *self._content]
+
+    def take(self, packed: list[npt.NDArray[np.uint8]]) -> None:
+        """Takes over the best weights of another member, unless they are those that the attempt began with."""
+        best, *content = packed
+        self._best = Evaluation.model_validate_json(best.tobytes()) if best.size else None
+        if content:
+            self._restored, self._content = None, content
+
     def restore(self, storage: Storage, like: Counts) -> tuple[Kept, list[Counts]] | None:
         """Returns the best weights, and which they are; None where no evaluation gave a number."""
         if self._best is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from sparktf.driver.attempt import commits
 from sparktf.driver.attempt.commits import KnownCommits
-from sparktf.driver.attempt.discipline import Fail, GoOn, Replace
+from sparktf.driver.attempt.discipline import Fail, GoOn, Leave, Replace
 from sparktf.driver.attempt.evaluation import Evaluating
 from sparktf.driver.attempt.members import Members, Trainer
 from sparktf.errors import ErrorRecord
@@ -25,7 +25,7 @@ def _without_the_best(known: KnownCommits, steps: Sequence[int], rule: KeepRule 
     return _may_go(known, steps, None)
 
 
-def _failed(self: Evaluating, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
+def _failed(self: Evaluating, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | Leave | GoOn:
     ruling = _on_loss(self, member, record, members)
     return Fail(record) if isinstance(ruling, Replace) and member.node == self.node else ruling
 

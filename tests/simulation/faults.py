@@ -130,6 +130,7 @@ class Faults:
         is_async: bool = False,
         is_evaluated: bool = False,
         is_nightly: bool = False,
+        is_needing: bool = False,
         kinds: frozenset[str] | None = None,
         dropped: frozenset[str],
     ) -> None:
@@ -137,7 +138,8 @@ class Faults:
 
         Args:
             is_fed: Spark feeds the rows; `is_async`: parameter servers hold the weights; `is_evaluated`: an evaluator
-                reads what is committed; `is_nightly`: the model is published.
+                reads what is committed; `is_nightly`: the model is published; `is_needing`: a gang that goes on without
+                lost members needs more than one.
             dropped: Faults by name that do not happen, whatever is drawn.
         """
         chance = random.Random(f"{seed} faults")
@@ -147,7 +149,8 @@ class Faults:
         of_these |= {"evaluator": EVALUATOR_RATES} if is_evaluated else {}
         of_these |= {"night": NIGHT_RATES} if is_nightly else {}
         of_these |= {"feed": FEED_RATES} if is_fed else {}
-        of_these |= {"feed": ASYNC_RATES, "agent": AGENT_RATES} if is_async else {"link": SYNC_RATES}
+        of_these |= {"feed": ASYNC_RATES} if is_async else {"link": SYNC_RATES}
+        of_these |= {"agent": AGENT_RATES} if is_async or is_needing else {}
         for name, more in of_these.items():
             others = random.Random(f"{seed} {name} faults")
             drawn |= frozenset(kind for kind in more if others.random() < _ON)

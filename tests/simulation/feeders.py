@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from simulation.site import SimSite
 
 _BATCH_ROWS = 5
+_SPAN = ("attempt", "stream", "epoch", "turn", "generation")
 _TRIES = 4
 """Spark's own: a task that has failed so often fails its job."""
 
@@ -80,7 +81,7 @@ class SimIntake(Intake):
         room = chance.choice((40, 200, 1 << 30)) if spec.config.data.rebalance else sys.maxsize
         self._site, self._trainer = site, trainer
         self._numbers = itertools.count(1)
-        self._place: Any = SimpleNamespace(spec=spec, send=trainer._send, ask=self._ask)
+        self._place: Any = SimpleNamespace(spec=spec, send=trainer._send, ask=self._ask, generation=lambda: 1)
         folder, budget = Path("/nonexistent"), Budget(1 << 30)
         self._stagings = {
             stream: Staging(spec.feed, stream, block_rows=BLOCK_ROWS, budget=budget, room=room, folder=folder)
@@ -117,6 +118,8 @@ class FedShare:
     def __init__(self, parts: StagedParts) -> None:
         self.intervals: list[Interval] = []
         self._parts: Iterator[BlockPart] = (part for part in parts if part is not None)
+        self._stop = parts.stop
+        self._why: Exception | None = None
         self._ids: Ids = np.empty(0, np.int64)
 
     def first(self, rows: int) -> Ids:
@@ -124,7 +127,14 @@ class FedShare:
         while len(self._ids) < rows and (part := next(self._parts, None)) is not None:
             self._ids = np.concatenate([self._ids, fed(part).ids])
             self.intervals.append((part.first_row, part.first_row + part.rows))
+        if len(self._ids) < rows and self._why is not None:
+            raise self._why
         return self._ids[:rows]
+
+    def stop(self, why: Exception) -> None:
+        """See `NodeFeed`."""
+        self._why = why
+        self._stop()
 
 
 # ---- the data channel ----
@@ -297,6 +307,7 @@ class SimFeeders:
             raise LifecycleError("nothing is fed here")
         self._rows = site.world.rows
         self._name = f"{settings.attempt}-{settings.epoch}" + (f"-{settings.turn}" if settings.turn else "")
+        self._name += f"-of-{settings.generation}" if settings.generation > 1 else ""
         self._chance = random.Random(f"{site.world.seed} {site.driver} {self._name}")
         self._waiting = deque(range(len(self._rows.splits)))
         self._failed = Counter[int]()
@@ -365,7 +376,7 @@ class SimFeeders:
 
     def _put(self, process: Process, split: int, host: str, jvm: str) -> None:
         settings, began_s = self._settings, self._site.hub.now
-        key = {name: getattr(settings, name) for name in ("attempt", "stream", "epoch", "turn")} | {"split": split}
+        key = {name: getattr(settings, name) for name in _SPAN} | {"split": split}
         request = LeaseRequest(span=Span(**key), host=host, jvm=jvm)
         while True:
             lease: Lease = patiently(self._site, process, Action.LEASE, request, settings.driver_lost_s, 6.0)

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
-from simulation import async_mutants, evaluation_mutants, head_mutants, heads, publishing_mutants
+from simulation import async_mutants, evaluation_mutants, head_mutants, heads, publishing_mutants, survivors_mutants
 from simulation.cases import CASES
 from simulation.strategies import HEAD, LOCKSTEP, OBJECT_HEAD, PARAMETER_SERVER
 from simulation.world import play, settle
@@ -88,6 +88,13 @@ def _late_alone(
     trainers: Sequence[Trainer], failures: Sequence[Failure], now: Now, since: Since, timeouts: Any, movers: Any
 ) -> list[Lateness]:
     return [] if failures else list(late(trainers, now.s, since, timeouts, movers))
+
+
+def _never_silent(
+    trainers: Sequence[Trainer], failures: Sequence[Failure], now: Now, since: Since, timeouts: Any, movers: Any
+) -> list[Lateness]:
+    deaf = timeouts.model_copy(update={"heartbeat": 1e9})
+    return [] if failures else list(late(trainers, now.s, since, deaf, movers))
 
 
 def _settled(trainers: Any, failures: Any, now_s: float, silence_s: float, *, done: bool) -> Any:
@@ -214,6 +221,11 @@ MUTANTS = (
         only="trainer-freezes",
     ),
     Mutant(
+        "a silent trainer is missed before all stand still",
+        {"sparktf.driver.attempt.standing.missed": _never_silent},
+        only="trainer-freezes",
+    ),
+    Mutant(
         "[7] a silent trainer is looked for while only peers have spoken",
         {"sparktf.driver.attempt.standing.missed": _late_alone, "sparktf.driver.attempt.standing.decide": _settled},
     ),
@@ -243,11 +255,20 @@ MUTANTS = (
         {"sparktf.driver.attempt.attempt.is_wrong_before": lambda epoch, accounts: False},
     ),
     Mutant(
+        "a checkpoint waits for the words of all about the epochs before it",
+        {"sparktf.driver.attempt.attempt.are_told_before": lambda epoch, accounts: True},
+        only="trainer-dies",
+    ),
+    Mutant(
         "a checkpoint that is not whole is passed over",
         {"sparktf.storage.transactions.checkpoints.CheckpointStore.latest": _latest_unread},
     ),
     Mutant("a driver that stood still has heard nobody", {"sparktf.clock.ListeningClock.now_s": _by_the_other_clock}),
     *(Mutant(guard, patches) for guard, patches in evaluation_mutants.GUARDS.items()),
+    *(
+        Mutant(guard, patches, only=survivors_mutants.ONLY.get(guard, "trainer-dies"))
+        for guard, patches in survivors_mutants.GUARDS.items()
+    ),
     *(Mutant(guard, patches, HEAD) for guard, patches in head_mutants.GUARDS.items()),
     *(Mutant(guard, patches, OBJECT_HEAD) for guard, patches in head_mutants.OF_OBJECTS.items()),
     *(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +14,7 @@ from simulation.faults import Faults
 from simulation.hub import CUT, Hub, PeerLostError, Process, Waiter
 from simulation.saved import SimCheckpoint, SimWriter, put
 
+from sparktf import errors
 from sparktf.errors import (
     ControlError,
     DriverLostError,
@@ -31,10 +31,11 @@ from sparktf.knobs import KNOBS
 from sparktf.message import Message
 from sparktf.results.keep import Evaluation, Kept
 from sparktf.rundir import RunDirectory
-from sparktf.sequence import Stream, batch_shares, leading
+from sparktf.sequence import Interval, Stream, batch_shares
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.position import Done, Position
 from sparktf.trainer.node.saving import Saves
+from sparktf.trainer.sync.book import Book, Word
 from sparktf.wire.channel import Numbers
 from sparktf.wire.control import (
     Action,
@@ -60,6 +61,9 @@ _A = TypeVar("_A", bound=Message)
 Ids = npt.NDArray[np.int64]
 
 BEAT_S = 1.0
+STEPS = 4
+"""The most updates of a call."""
+
 KNOBS.driver_gone_s = 1.0
 
 
@@ -117,6 +121,9 @@ class Line(Protocol):
     def hit(self, process: Process, what: str, *, lasts: bool = False) -> None:
         """Notes that something happened to a process, for which it may be blamed."""
 
+    def stores(self, trainer: Trainer, path: str) -> None:
+        """Notes that a trainer stores a file, which must be nobody else's: their uploads would mix."""
+
     def trainer(self, agent: Agent, spec: Training) -> Trainer:
         """Starts a trainer of the node's role."""
 
@@ -145,6 +152,25 @@ def patiently(
             pause_s = min(pause_s * 2, 2.0)
 
 
+class Summed(NamedTuple):
+    """What all nodes have brought to some updates, and how many these are."""
+
+    rows: int
+    updates: int
+    words: tuple[Word, ...]  # By rank
+
+
+def ordered(intervals: Sequence[Interval], first: int, stop: int) -> list[Interval]:
+    """Returns where some rows of a share are in the epoch sequence, in the order of the share."""
+    found, before = [], 0
+    for start, end in intervals:
+        a, b = max(first - before, 0), min(stop - before, end - start)
+        if a < b:
+            found.append((start + a, start + b))
+        before += end - start
+    return found
+
+
 class Collective:
     """What TensorFlow is to the trainers of an attempt: sums over all of them, and the weights that these make.
 
@@ -157,7 +183,7 @@ class Collective:
         self._hub = hub
         self._nodes = nodes
         self._here: dict[int, Trainer] = {}
-        self._said: dict[int, tuple[Waiter, Ids]] = {}
+        self._said: dict[int, tuple[Waiter, Ids, tuple[Interval, ...]]] = {}
         self._ends: dict[int, LinkCutError | None] = {}  # Of the link that is cut, with what they have found
         self.broken_by = ""
 
@@ -170,11 +196,20 @@ class Collective:
         self._here[trainer.spec.node.index] = trainer
         trainer.process.on_end.append(lambda: self._lose(trainer))
 
-    def sum(self, trainer: Trainer, epoch: int | None, rows: Ids, steps: int, takes_s: float) -> tuple[int, int]:
+    def sum(
+        self,
+        trainer: Trainer,
+        epoch: int | None,
+        rows: Ids,
+        steps: int,
+        takes_s: float,
+        spans: Sequence[Interval] = (),
+    ) -> Summed:
         """Waits for all; returns the rows of all nodes, and the updates that they make.
 
         Args:
             epoch: None where nothing is trained.
+            spans: Where the rows are in the epoch sequence.
 
         Raises:
             PeerLostError: one of them is gone.
@@ -183,14 +218,14 @@ class Collective:
         rank = trainer.spec.node.index
         self._check(rank)
         waiter = Waiter(trainer.process)
-        self._said[rank] = waiter, rows
+        self._said[rank] = waiter, rows, tuple(spans)
         if len(self._said) == self._nodes and not self._ends:
             self._add(epoch, steps, takes_s)
         trainer.process.wait(waiter, 1e9)
         if waiter.answer is None:
             self._check(rank)
             raise PeerLostError(self.broken_by)
-        answer: tuple[int, int] = waiter.answer
+        answer: Summed = waiter.answer
         return answer
 
     def _check(self, rank: int) -> None:
@@ -230,13 +265,15 @@ class Collective:
     def _add(self, epoch: int | None, steps: int, takes_s: float) -> None:
         said, self._said = self._said, {}
         total = 0
-        for _, rows in said.values():
+        for _, rows, _ in said.values():
             total += len(rows)
             if len(rows) and epoch is not None:
                 np.add.at(self.weights[epoch], rows, 1)
-        updates = max(-(-len(rows) // share) for share, (_, rows) in zip(self._shares, said.values(), strict=True))
-        for waiter, _ in said.values():
-            self._hub.at(takes_s, lambda waiter=waiter: waiter.wake((total, min(updates, steps))))  # type: ignore[misc]
+        updates = max(-(-len(said[rank][1]) // share) for rank, share in enumerate(self._shares))
+        words = tuple(Word(len(said[rank][1]), spans=said[rank][2]) for rank in range(self._nodes))
+        summed = Summed(total, min(updates, steps), words)
+        for waiter, *_ in said.values():
+            self._hub.at(takes_s, lambda waiter=waiter: waiter.wake(summed))  # type: ignore[misc]
 
     def sized(self, batch_size: int) -> None:
         self._shares = [10**9 if share == 0 else share for share in batch_shares(batch_size, self._nodes)]
@@ -246,7 +283,7 @@ class Collective:
             return
         self.broken_by = str(trainer.spec.node)
         said, self._said = self._said, {}
-        for waiter, _ in said.values():
+        for waiter, *_ in said.values():
             self._hub.at(trainer.process.rng.uniform(0.0, 0.8), waiter.wake)
 
 
@@ -289,6 +326,11 @@ class Trainer:
     @property
     def is_chief(self) -> bool:
         return self.spec.node.index == 0
+
+    @property
+    def leads(self) -> bool:
+        """See `Place.leads`."""
+        return self.spec.leads
 
     def exit(self, code: int) -> None:
         """Ends it, with an exit code."""
@@ -363,7 +405,8 @@ class Trainer:
                 ErrorRecord(type="NodeLostError", message=text, verdict=Verdict.INFRASTRUCTURE, time_s=0, peer=True)
             )
         except SparkTFError as error:
-            self._fail(record_of(error, time_s=0.0))
+            is_of_peer = isinstance(error, errors.PeerLostError)
+            self._fail(record_of(error, time_s=0.0).model_copy(update={"peer": is_of_peer}))
 
     def _fail(self, record: ErrorRecord) -> None:
         time_s = 1_790_000_000.0 + self.line.hub.now + self.process.skew_s
@@ -418,21 +461,23 @@ class Trainer:
         self._update(epoch=epoch, rows_trained=0, phase="training")
         request = AssignmentRequest(**spec.sender, stream=Stream.TRAIN, epoch=epoch)
         given = self.line.share(self, self._call(Action.ASSIGNMENT, request), epoch)
-        rows = 0
+        rows, book = 0, Book(spec.config.train.batch_size, len(spec.cluster.worker), STEPS)
         while True:
-            steps = min(4, every - step % every)
+            steps = min(STEPS, every - step % every)
             taken = given.first(rows + share * steps)[rows:]
             self._raise_perhaps()
-            total, updates = together.sum(self, epoch, taken, steps, rng.uniform(0.1, 0.6))
-            if not total:
+            spans = ordered(given.intervals, rows, rows + len(taken))
+            summed = together.sum(self, epoch, taken, steps, rng.uniform(0.1, 0.6), spans)
+            if not summed.rows:
                 break
-            step, rows = step + updates, rows + len(taken)
+            book.add(book.block(summed.words), summed.updates)
+            step, rows = step + summed.updates, rows + len(taken)
             self._update(epoch=epoch, step=step, rows_trained=rows)
             if step % every == 0:
-                self._save(Position(epoch, step, rows), Done(leading(given.intervals, rows)))
+                self._save(Position(epoch, step, rows), book.done)
         done = EpochDone(**spec.sender, epoch=epoch, step=step, rows_fed=rows, rows_trained=rows, complete=True)
         self._send(Action.EPOCH_DONE, done)
-        self._save(Position(epoch, step, rows).ended(complete=True), Done())
+        self._save(Position(epoch, step, rows).ended(complete=True), Done(of_all=True))
         return step
 
     # ---- evaluation ----
@@ -447,9 +492,9 @@ class Trainer:
         if not self._evaluates:
             return
         rows = np.zeros(self._validation_rows(epoch), np.int64)
-        total, _ = together.sum(self, None, rows, 0, self.process.rng.uniform(0.1, 0.6))
+        summed = together.sum(self, None, rows, 0, self.process.rng.uniform(0.1, 0.6))
         if self.is_chief:
-            self._offer(epoch, step, total, [*together.content, self.line.empty()])
+            self._offer(epoch, step, summed.rows, [*together.content, self.line.empty()])
 
     def _validation_rows(self, epoch: int) -> int:
         self._update(phase="evaluating")
@@ -460,9 +505,12 @@ class Trainer:
     def _offer(self, epoch: int, step: int, rows: int, content: list[Counts]) -> None:
         """Tells of metrics, and keeps the weights if they are the best."""
         found = Evaluation(epoch=epoch, step=step, rows=rows, values=values_of(content[0], content[1]))
-        self._send(Action.METRICS, Metrics(**self.spec.sender, stream=Stream.VALIDATION, **found.model_dump()))
+        self._tell_metrics(Metrics(**self.spec.sender, stream=Stream.VALIDATION, **found.model_dump()))
         if self._best is not None:
             self._best.offer(found, content)
+
+    def _tell_metrics(self, metrics: Metrics) -> None:
+        self._send(Action.METRICS, metrics)
 
     def _raise_perhaps(self) -> None:
         if self.line.faults.strike("model-raises", f"{self.process}: the model's code raises", weight=0.05):
@@ -483,13 +531,7 @@ class Trainer:
 
     def _make_saves(self, checkpoint: SimCheckpoint) -> Saves:
         """Returns the product's own, around what is simulated of writing and storing."""
-        place = SimpleNamespace(
-            spec=self.spec,
-            leads=self.spec.leads,
-            storage=self._storage,
-            work=None,
-            enter=lambda phase: self._update(phase=phase),
-        )
+        place = SimPlace(self, self._storage, lambda phase: self._update(phase=phase))
         saves = Saves(cast("Any", place), lambda place, keras: SimWriter(self, self._rundir))
         saves.restore(checkpoint, "keras")
         return saves
@@ -520,6 +562,25 @@ class Trainer:
             self._model = self._put(self._rundir.staged(self.spec.attempt, folder), as_files(content))
         except StorageError as error:
             raise NotStoredError(f"the model could not be stored: {error}") from error
+
+
+class SimPlace(NamedTuple):
+    """What `Saves` asks a `Place` for."""
+
+    trainer: Trainer
+    storage: Storage
+    enter: Callable[[str], None]
+    work: None = None
+
+    @property
+    def spec(self) -> Training:
+        """See `Place`."""
+        return self.trainer.spec
+
+    @property
+    def leads(self) -> bool:
+        """See `Place`."""
+        return self.trainer.leads
 
 
 class Agent:

@@ -361,7 +361,7 @@ class Coordinator(Member):
             del answer
             return self._call(action, message)
 
-        self._place = SimpleNamespace(spec=spec, ask=ask)
+        self._place = SimpleNamespace(spec=spec, ask=ask, generation=lambda: 1)
 
     @property
     def epoch(self) -> int:

@@ -82,13 +82,14 @@ class SimWriter:
             done=tuple(done.intervals),
             rows_aside=done.rows_aside,
             in_doubt=done.in_doubt,
+            of_all=done.of_all,
             keras="keras",
             others=others,
         )
         if late:
-            error = "the upload before was still under way" if self._trainer.spec.leads else ""
+            error = "the upload before was still under way" if self._trainer.leads else ""
             self._not_stored = StorageError(error) if error else None
-            self._trainer._send(Action.UPLOADED, message.model_copy(update={"error": error}))
+            self._tell(message.model_copy(update={"error": error}))
             return
         self._not_stored = None
         checkpoint.upload(message)
@@ -116,9 +117,9 @@ class SimWriter:
     def _store(self, checkpoint: Any, files: dict[str, bytes], message: Uploaded) -> None:
         said: dict[str, Any] = {}
         try:
-            if files:
+            if files and self._trainer.leads:
                 said = self._stored(files, message)
-            self._trainer._send(Action.UPLOADED, message.model_copy(update=said))
+            self._tell(message.model_copy(update=said))
             if error := checkpoint.settle():
                 self._not_stored = StorageError(error)
         except (SparkTFError, PeerLostError) as error:
@@ -127,10 +128,16 @@ class SimWriter:
         if self._upload is not None:
             self._upload.wake(True)
 
+    def _tell(self, message: Uploaded) -> None:
+        if self._trainer.leads or not message.of_all:
+            self._trainer._send(Action.UPLOADED, message)
+
     def _stored(self, files: dict[str, bytes], message: Uploaded) -> dict[str, Any]:
-        folder = staged_at(self._rundir, message)
+        spec = self._trainer.spec
+        name = spec.upload_name(checkpoint_name(message.step))
+        folder = self._rundir.staged(spec.attempt, name)
         try:
-            return {"files": put(self._trainer, self._trainer._storage, folder, files)}
+            return {"files": put(self._trainer, self._trainer._storage, folder, files), "folder": name}
         except StorageError as error:
             self._not_stored = error
             return {"error": str(error)}
@@ -145,6 +152,7 @@ def put(trainer: Trainer, storage: Storage, folder: str, files: Mapping[str, byt
     """Stores files, which may arrive torn; returns what they were."""
     for name, content in files.items():
         arrives = content
+        trainer.line.stores(trainer, f"{folder}/{name}")
         if chance := trainer.line.faults.strike("upload-torn", f"{trainer.process}: {folder}/{name} arrives torn"):
             trainer.line.hit(trainer.process, "torn")
             arrives = content[:-1] if chance.random() < 0.3 else content[:-1] + bytes([content[-1] ^ 1])

@@ -22,6 +22,7 @@ from simulation.roles import Coordinator, Member, Worker
 from simulation.roles import Server as ParameterServer
 from simulation.rows import FedRows, Rows
 from simulation.servers import Parameters
+from simulation.survivors import Meetings, Survivor
 from simulation.together import Together
 
 from sparktf.config.job import JobConfig
@@ -119,6 +120,11 @@ class World(Protocol):
         """Told of a trainer that does not find what it was told to read."""
 
 
+def is_over_tensorflow(seed: int) -> bool:
+    """Whether the gangs of a seed are those of TensorFlow's collectives, which outlive no loss."""
+    return random.Random(f"{seed} collectives").random() >= 0.5
+
+
 class SimSite:
     """The site of one submission.
 
@@ -149,6 +155,8 @@ class SimSite:
         self._intakes: dict[Trainer, SimIntake] = {}
         self._handlers: Mapping[Action, Handler] = {}
         self._collectives: dict[int, Collective] = {}
+        self._uploaders: dict[str, Process] = {}
+        self._meetings: dict[int, Meetings] = {}
         self._members: dict[str, Member] = {}
         self._parameters: dict[int, Parameters] = {}
         self._together: dict[int, Together | None] = {}
@@ -163,7 +171,7 @@ class SimSite:
 
     def is_loop(self, config: JobConfig) -> bool | None:
         """See `Site`: half of the seeds train over TensorFlow's collectives, whose peers give each other up."""
-        return random.Random(f"{self.world.seed} collectives").random() >= 0.5
+        return is_over_tensorflow(self.world.seed)
 
     def preflight(self, config: JobConfig, voice: Voice) -> None:
         """See `Site`."""
@@ -258,7 +266,7 @@ class SimSite:
         lives: dict[Role, Callable[[Any, Agent, Training], Trainer]] = {
             Role.CHIEF: Coordinator,
             Role.PS: ParameterServer,
-            Role.WORKER: Worker if spec.cluster.ps else Trainer,
+            Role.WORKER: Worker if spec.cluster.ps else Survivor if spec.outlives_losses else Trainer,
             Role.EVALUATOR: Evaluator,
         }
         return lives[spec.node.role](self, agent, spec)
@@ -275,7 +283,8 @@ class SimSite:
         trainer.process.on_end.append(partial(self._echo, trainer.process))
 
     def _cut(self, trainer: Trainer) -> None:
-        for end in self.collective(trainer.spec).cut(trainer):
+        links = self.meetings(trainer.spec) if trainer.spec.outlives_losses else self.collective(trainer.spec)
+        for end in links.cut(trainer):
             self.world.hit(end.process, "link-cut")
 
     def _echo(self, process: Process) -> None:
@@ -417,6 +426,10 @@ class SimSite:
             found.sized(spec.config.train.batch_size)
         return found
 
+    def meetings(self, spec: Training) -> Meetings:
+        """See `GangLine`."""
+        return self._meetings.setdefault(spec.attempt, Meetings(self.hub))
+
     def listen(self, trainer: Trainer) -> DataAddress:
         """Returns where feeders find a trainer from now on."""
         intake = self._intakes[trainer] = SimIntake(self, trainer)
@@ -486,6 +499,12 @@ class SimSite:
     def violate(self, what: str) -> None:
         """See `AsyncLine`."""
         self.world.violate(what)
+
+    def stores(self, trainer: Trainer, path: str) -> None:
+        """See `Line`."""
+        before = self._uploaders.setdefault(path, trainer.process)
+        if before is not trainer.process:
+            self.violate(f"{trainer.process} stores {path}, as {before} has done")
 
     def fed(self, worker: Worker, epoch: int, receipts: Receipts) -> LeasedFeed:
         """See `AsyncLine`."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pretend import PretendDriver, SetClock, WatchedStorage, pretend_config
+from pretend import PretendDriver, WatchedStorage, pretend_config
 
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import (
@@ -26,7 +26,7 @@ from sparktf.rundir import RunDirectory
 from sparktf.storage.base import Storage
 from sparktf.storage.local import LocalStorage
 from sparktf.storage.transactions.checkpoints import CheckpointStore, FileManifest, Manifest, read_manifest
-from sparktf.storage.transactions.fence import Fence, FenceWatch, is_look_due
+from sparktf.storage.transactions.fence import Fence
 
 
 @pytest.fixture(autouse=True)
@@ -336,35 +336,3 @@ class TestFence:
         LocalStorage().write_bytes(f"{rundir.staged(2, 'model')}/x", b"1")
         old.fence.release()
         assert os.listdir(rundir.staged(2, "model")) == ["x"]
-
-    def test_its_loss_is_seen_between_commits_without_waiting_for_the_storage(self, rundir: RunDirectory) -> None:
-        looked, go_on = threading.Event(), threading.Event()
-
-        def before(what: str, path: str) -> None:
-            if threading.current_thread().name == "fence":
-                looked.set()
-                assert go_on.wait(10)
-
-        fence = Fence(WatchedStorage(before), rundir)
-        fence.acquire(1)
-        clock = SetClock()
-        watch = FenceWatch(fence, clock)
-        Fence(LocalStorage(), rundir).acquire(2)
-        watch.check()
-        clock.set_s = KNOBS.fence_look_s
-        watch.check()
-        assert looked.wait(10)
-        clock.set_s = 2 * KNOBS.fence_look_s
-        watch.check()  # the look is still under way
-        go_on.set()
-        for thread in threading.enumerate():
-            if thread.name == "fence":
-                thread.join(10)
-        with pytest.raises(FencedOffError):
-            watch.check()
-        assert fence.lost
-
-    def test_the_storage_is_asked_every_now_and_then_only(self) -> None:
-        assert not is_look_due(100.0, False, 100.0 + KNOBS.fence_look_s - 0.1)
-        assert is_look_due(100.0, False, 100.0 + KNOBS.fence_look_s)
-        assert not is_look_due(100.0, True, 1000.0)

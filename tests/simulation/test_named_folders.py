@@ -10,14 +10,14 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from contenders import LIMIT_S, Contender, Nth, Way, fails, happens_twice, loses_the_answer, outcome
+from contenders import LIMIT_S, Contender, Nth, Way, at_once, fails, happens_twice, loses_the_answer, outcome
 from obstore.store import MemoryStore
 from watched_store import ROOT, WatchedStore
 
-from sparktf.errors import SparkTFError
+from sparktf.errors import OwnedError, SparkTFError
 from sparktf.published.serving import CURRENT, ModelManifest, Serving
 from sparktf.rundir import RunDirectory
-from sparktf.storage.base import Storage, Tag
+from sparktf.storage.base import OpenUpload, Storage, Tag
 from sparktf.storage.names.named_storage import NamedStorage
 from sparktf.storage.transactions.checkpoints import MANIFEST, read_manifest
 from sparktf.wire.uploads import StagedFile
@@ -43,9 +43,18 @@ def kills_after(what: str, call: Callable[[], Any]) -> Any:
     raise KilledError
 
 
-def view(memory: MemoryStore, way: Callable[[str, Callable[[], Any]], Any] = lambda what, call: call()) -> NamedStorage:
+def view(
+    memory: MemoryStore,
+    way: Callable[[str, Callable[[], Any]], Any] = lambda what, call: call(),
+    left: list[OpenUpload] | None = None,
+) -> NamedStorage:
     """Returns what one process has of a store."""
-    return NamedStorage(WatchedStore(memory, way))
+    return NamedStorage(WatchedStore(memory, way, left))
+
+
+def upload_of(whose: str) -> OpenUpload:
+    """Returns an upload of a trainer's that has not ended."""
+    return OpenUpload(f"{RUN.staging}/001-step-000000000100/weights", whose, 0)
 
 
 def test_an_owner_that_is_frozen_at_any_request_changes_nothing_of_what_its_successor_has() -> None:
@@ -57,24 +66,28 @@ def test_an_owner_that_is_frozen_at_any_request_changes_nothing_of_what_its_succ
 
 def _is_frozen(nth: int) -> bool:
     """Freezes an owner at its n-th request, until another one has taken the run; returns whether it made so many."""
-    memory = MemoryStore()
-    new = Contender("new", view(memory), RUN)
+    memory, uploads = MemoryStore(), [upload_of("old")]
+    new = Contender("new", view(memory, left=uploads), RUN)
 
     def freeze(what: str, call: Callable[[], Any]) -> Any:
         new.clock.advance(LIMIT_S * 3)
         new.begin()
         new.write()
+        uploads.append(upload_of("new"))
         old.beside(new)
         return call()
 
     way = Nth(nth, freeze)
-    old = Contender("old", view(memory, way), RUN)
+    old = Contender("old", view(memory, way, uploads), RUN)
     ended = outcome(old.live)
     assert ended is None or isinstance(ended, SparkTFError), f"at {nth}: {ended!r}"
     if way.struck:
         assert view(memory).read_bytes(RUN.result) == b"new", f"frozen at request {nth}"
         assert outcome(lambda: new.write(" again")) is None, f"frozen at request {nth}"
         assert view(memory).read_bytes(RUN.result) == b"new again", f"frozen at request {nth}"
+        assert upload_of("new") in uploads, f"frozen at request {nth}"
+        new.end()
+    assert uploads == [], f"frozen at request {nth}"
     return way.struck
 
 
@@ -98,6 +111,56 @@ def test_whatever_becomes_of_a_request_the_next_submission_owns_the_run_and_what
         if not way.struck:
             assert nth > 30
             return
+
+
+class TestAnOwnersBeat:
+    def test_is_one_request_and_tells_of_the_next_owner_by_itself(self) -> None:
+        memory, requests = MemoryStore(), list[str]()
+
+        def note(what: str, call: Callable[[], Any]) -> Any:
+            requests.append(what)
+            return call()
+
+        old = Contender("old", view(memory, note), RUN)
+        old.begin()
+        requests.clear()
+        _beats(old, 4)
+        assert requests == ["swap"] * 4
+        Contender("new", view(memory), RUN).begin(wait=True)
+        assert not old.owner.superseded
+        _beats(old, 1)
+        assert old.owner.superseded
+
+    @pytest.mark.parametrize("instead", [loses_the_answer, fails, happens_twice])
+    def test_whatever_becomes_of_it_the_owner_stays_and_gives_the_next_by_one_request_again(self, instead: Way) -> None:
+        memory, requests = MemoryStore(), list[str]()
+        way: Way = at_once
+
+        def note(what: str, call: Callable[[], Any]) -> Any:
+            requests.append(what)
+            return way(what, call)
+
+        old = Contender("old", view(memory, note), RUN)
+        old.begin()
+        _beats(old, 1)
+        way = Nth(0, instead, "swap")
+        _beats(old, 1)
+        way = at_once
+        _beats(old, 1)
+        requests.clear()
+        _beats(old, 2)
+        assert requests == ["swap"] * 2
+        new = Contender("new", view(memory), RUN)
+        new.beside(old)
+        with pytest.raises(OwnedError):
+            new.begin()
+        assert not old.owner.superseded
+
+
+def _beats(owner: Contender, times: int) -> None:
+    """Lets time pass for as many beats."""
+    for _ in range(times):
+        owner.clock.sleep(LIMIT_S / 4)
 
 
 @dataclass(frozen=True)
@@ -208,6 +271,7 @@ def _without_a_fence(self: NamedStorage, path: str, content: bytes, inside: str)
 @pytest.mark.parametrize(
     ("guard", "instead"),
     [
+        ("sparktf.storage.transactions.fence.Fence.check", lambda self: None),
         ("watched_store.WatchedStore.put_tagged", _whatever_is_there),
         ("sparktf.storage.names.named_storage.NamedStorage.write_if", _without_a_fence),
     ],

@@ -27,7 +27,7 @@ from simulation.nodes import Agent, Trainer
 from simulation.publishing import Models, SimNight, is_nightly, publishing
 from simulation.replays import Replays
 from simulation.rows import FedRows, Rows
-from simulation.site import SimSite
+from simulation.site import SimSite, is_over_tensorflow
 from simulation.strategies import LOCKSTEP, PARAMETER_SERVER
 
 from sparktf.config.job import JobConfig
@@ -68,6 +68,12 @@ _SOME_BEST = 0.6
 _SOME_TOGETHER = 0.3
 """Of those under parameter servers, in so many workers make updates together."""
 
+_SOME_NEED = 0.4
+"""Of gangs that outlive losses so many need all of their workers, or all but one."""
+
+_REMEMBERS = 7
+"""Of so many seeds of theirs one has a leader without which the others only store what they have."""
+
 _SELDOM_S = 4.0
 """So far apart are their checkpoints at least: a slow worker takes up to 2 s for an update."""
 
@@ -76,6 +82,9 @@ _UNTOLD = 2
 
 _WAITS_S = 4.0
 """So long an agent may have nothing to do while a place is vacant."""
+
+_KEEP = 11
+"""Of so many seeds whose rows are leased one has workers that keep them."""
 
 _COLLECTED = 10
 """Of so many seeds one begins with a clean memory."""
@@ -185,9 +194,10 @@ class World:
             self.rows = FedRows(self.config, chance.randint(1, 2 * count + 6), seed)
         else:
             groups, more = chance.randint(count, 4 * count + 8), _more_rows(chance) if is_async else {}
-            self.config = _aggregated(seed, self.config) if is_async else self.config
+            self.config = _keeping(seed, _aggregated(seed, self.config)) if is_async else self.config
             more["validation"], self.config = _evaluated(seed, self.config, more.get("validation"))
             self.rows = Rows(self.config, groups, self.hosts, seed, **more)
+        self.config = self.config if is_async else _remembering(seed, _needing(seed, self.config))
         nightly = not is_async and is_nightly(seed)
         self.config = publishing(seed, self.config) if nightly else self.config
         self.nodes = self.config.cluster.nodes
@@ -199,6 +209,7 @@ class World:
             is_async=is_async,
             is_evaluated=self.config.cluster.evaluator,
             is_nightly=nightly,
+            is_needing=self.config.train.min_workers > 1,
             kinds=kinds,
             dropped=dropped,
         )
@@ -575,6 +586,13 @@ def _evaluated(seed: int, config: JobConfig, rows: int | None) -> tuple[int, Job
     return count, JobConfig.model_validate({**config.model_dump(), **changed})
 
 
+def _keeping(seed: int, config: JobConfig) -> JobConfig:
+    """Has workers of some seeds keep rows on their disks, of which nothing lies beside any of them."""
+    if seed % _KEEP:
+        return config
+    return config.model_copy(update={"data": config.data.model_copy(update={"cache": "disk", "locality": False})})
+
+
 def _aggregated(seed: int, config: JobConfig) -> JobConfig:
     """Returns a configuration in which workers make updates together, perhaps."""
     chance = random.Random(f"{seed} together")
@@ -587,6 +605,22 @@ def _aggregated(seed: int, config: JobConfig) -> JobConfig:
         # What is computed for an update is thrown away where it is not made by then: slow workers would get nowhere.
         checkpoint["every_seconds"] = max(checkpoint["every_seconds"], _SELDOM_S)
     return JobConfig.model_validate({**config.model_dump(), "train": train, "checkpoint": checkpoint})
+
+
+def _remembering(seed: int, config: JobConfig) -> JobConfig:
+    """Returns a configuration in which the leader alone remembers something, in some seeds."""
+    if is_over_tensorflow(seed) or seed % _REMEMBERS:
+        return config
+    return config.model_copy(update={"train": config.train.model_copy(update={"callbacks": "m:f"})})
+
+
+def _needing(seed: int, config: JobConfig) -> JobConfig:
+    """Returns a configuration by which fewer workers than some train nothing, perhaps."""
+    chance = random.Random(f"{seed} too few")
+    if is_over_tensorflow(seed) or chance.random() >= _SOME_NEED:
+        return config
+    fewest = chance.randint(max(config.cluster.workers - 1, 2), config.cluster.workers)
+    return config.model_copy(update={"train": config.train.model_copy(update={"min_workers": fewest})})
 
 
 def _more_rows(chance: random.Random) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from sparktf.trainer.node.report import Reporter
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, Failed
 from sparktf.wire.security import ControlAccess
-from sparktf.wire.trainer_spec import Training
+from sparktf.wire.trainer_spec import Collectives, Training
 
 ABORTED = """Graph execution error:
 
@@ -94,6 +94,38 @@ def saved_to_full_disk(config: JobConfig, folder: Path) -> list[tuple[str, str]]
         except StorageError as error:
             end = str(error)
         found.append((told.error, end))
+    return found
+
+
+def who_writes(config: JobConfig, collectives: Collectives, folder: Path) -> list[bool]:
+    """Returns which nodes of two write the files of a checkpoint of which each knows what all have trained."""
+    checkpoint = importlib.import_module("sparktf.trainer.node.checkpoint_writer")
+
+    class Files:
+        has_written = False
+
+        def write(self, path: Path) -> tuple[str, ...]:
+            self.has_written = True
+            path.mkdir()
+            return ()
+
+        def upload(self, message: Any) -> None:
+            del message
+
+        def settle(self) -> str:
+            return ""
+
+    class Driver:
+        def send(self, action: Action, message: Any) -> None:
+            del action, message
+
+    found = []
+    for index in range(2):
+        spec, files = spec_of(config, 2, index).model_copy(update={"collectives": collectives}), Files()
+        writer = checkpoint.CheckpointWriter(place_of(spec, folder, Driver()), "keras")
+        writer.save(files, Position(step=1), Done(of_all=True), last=False)
+        writer.wait()
+        found.append(files.has_written)
     return found
 
 

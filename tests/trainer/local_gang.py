@@ -79,6 +79,11 @@ class LocalGang:
         self._site.assets = assets
 
     @property
+    def gang(self) -> Gang:
+        """The product's own."""
+        return self._gang
+
+    @property
     def clock(self) -> Clock:
         return self._site.clock
 
@@ -222,6 +227,13 @@ class LocalAgents:
         """Has another executor in the place of one that was killed."""
         self._processes[partition] = self._start(partition)
         self._killed.remove(partition)
+
+    def revive(self) -> None:
+        """Has another executor in the place of each whose agent is gone."""
+        for partition, process in enumerate(self._processes):
+            if process.exitcode:
+                self.kill(partition)
+                self.start_again(partition)
 
     def _start(self, partition: int) -> ForkServerProcess:
         task = next(self._tasks)

@@ -19,6 +19,7 @@ from trainer.told import has_trained, logs_in, rows_in
 from sparktf.config.job import JobConfig
 from sparktf.driver.gang.site import Handler, Server
 from sparktf.results.result import RunResult
+from sparktf.rundir import checkpoint_name
 from sparktf.wire.control import Action
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
 
@@ -170,6 +171,11 @@ class LosingRun:
             with suppress(OSError):  # it goes to the run directory meanwhile
                 updates[log.stem] = rows_in(log)
         return updates
+
+    def wait_for_checkpoint(self, step: int) -> None:
+        """Waits until the checkpoint of an update is committed."""
+        manifest = self._path / "checkpoints" / checkpoint_name(step) / "MANIFEST.json"
+        self._wait(f"the checkpoint of update {step}", manifest.exists)
 
     def wait_for_commit(self) -> None:
         """Waits for the first checkpoint."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +16,11 @@ from trainer.refused import LABEL
 
 from sparktf.errors import SparkTFError
 from sparktf.feature import Feature, FeedSpec, Kind
+from sparktf.trainer.sync.exchange.linked import LinkedExchange
 
 Values = dict[str, npt.NDArray[Any]]
 LEADER = 1
+JOINER = 0
 MEMBERS = 3
 SPEC = FeedSpec(
     features=(Feature(kind=Kind.INPUT, name="numbers", columns=NUMBERS, dtype="float32", shape=(len(NUMBERS),)), LABEL)
@@ -49,6 +51,7 @@ def _build(params: dict[str, Any], assets: dict[str, Any]) -> Any:
     class Own(keras.layers.Layer):  # type: ignore[misc, name-defined]
         def build(self, shape: Any) -> None:
             self.raw = tf.Variable(draw.normal(size=shape[-1]), dtype=tf.float32, trainable=False)
+            self.half = tf.Variable(draw.normal(size=shape[-1]), dtype=tf.bfloat16, trainable=False)
             self.seen = self.add_weight(shape=(shape[-1],), name="seen", trainable=False, initializer="zeros")
 
         def call(self, numbers: Any) -> Any:
@@ -69,7 +72,7 @@ def _values(model: Any) -> Values:
     own, norm, label = (keras.get_layer(name) for name in ("own", "norm", "label"))
     slots = adam._momentums
     of = {"raw": own.raw, "seen": own.seen, "mean": norm.moving_mean, "kernel": label.kernel, "slot": slots[-2]}
-    of |= {"frozen": norm.moving_variance, "iterations": adam.iterations}
+    of |= {"frozen": norm.moving_variance, "iterations": adam.iterations, "half": own.half}
     return {name: np.array(variable) for name, variable in of.items()}
 
 
@@ -98,6 +101,34 @@ def begun(flavour: str) -> tuple[list[Values], list[Values]]:
     before = [_values(model) for model in models]
     with linked(MEMBERS, leader=LEADER) as gang:
         _states(gang, models)
+    return before, [_values(model) for model in models]
+
+
+class Joining(NamedTuple):
+    """The exchange of a member among those of whom one joins; see `Passing`."""
+
+    member: LinkedExchange
+
+    @property
+    def joins(self) -> bool:
+        """Whether it is that one."""
+        return self.member.rank == JOINER
+
+    def fill(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        """See `Passing`."""
+        self.member.fill(arrays, {JOINER})
+
+
+def joined(flavour: str) -> tuple[list[Values], list[Values]]:
+    """Returns what members have before and after one of them joins the others."""
+    models = _models(flavour)
+    before = [_values(model) for model in models]
+    member_state = importlib.import_module("sparktf.trainer.sync.state").MemberState
+    with linked(MEMBERS, leader=LEADER) as gang:
+        states = [member_state(member, models[member.rank]) for member in gang.members]
+        gang.each(lambda member: states[member.rank].pass_on(Joining(member)))
+    assert all(np.array_equal(_values(models[JOINER])[name], value) for name, value in before[JOINER].items())
+    states[JOINER].take_given()
     return before, [_values(model) for model in models]
 
 

@@ -10,6 +10,7 @@ from trainer import failures, lake
 from trainer.local_gang import PROCESSES
 
 from sparktf.errors import ErrorRecord, Verdict
+from sparktf.wire.trainer_spec import Collectives
 
 MODEL, GANG = Verdict.MODEL_FAILED, Verdict.INFRASTRUCTURE
 LOCAL = "spark.local.dir"
@@ -78,6 +79,14 @@ def test_a_checkpoint_that_a_full_local_disk_does_not_take_ends_no_attempt(
     assert LOCAL in chief[0]
     assert chief[1] == f"the last checkpoint could not be stored: {chief[0]}"
     assert other == ("", "")
+
+
+@pytest.mark.parametrize(("collectives", "writes"), [("tensorflow", [True, True]), ("sparktf", [True, False])])
+def test_a_node_writes_no_checkpoint_that_nobody_keeps_unless_its_variables_take_all_nodes_to_read(
+    collectives: Collectives, writes: list[bool], tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    config = lake.job(tmp_path, "anything", data=lake.NUMBERS_TO_LABEL)
+    assert elsewhere.submit(failures.who_writes, config, collectives, tmp_path).result() == writes
 
 
 def test_a_thread_that_fails_ends_the_process_whose_main_thread_never_returns(tmp_path: Path) -> None:

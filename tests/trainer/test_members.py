@@ -38,6 +38,16 @@ def test_all_begin_with_the_leaders_values_whoever_has_drawn_them(flavour: str, 
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
+def test_one_who_joins_gets_all_values_of_another_one_and_nobody_else_any(
+    flavour: str, elsewhere: ProcessPoolExecutor
+) -> None:
+    before, after = elsewhere.submit(members.joined, flavour).result()
+    for values, expected in zip(after, [before[MEMBERS - 1], *before[1:]], strict=True):
+        for name, value in values.items():
+            np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
 def test_what_differs_in_its_last_bits_becomes_the_leaders_with_a_warning_that_counts_them(
     flavour: str, elsewhere: ProcessPoolExecutor
 ) -> None:

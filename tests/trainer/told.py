@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Sequence
 from fnmatch import filter as matching
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import NamedTuple
 
 from sparktf.results.result import AttemptResult, RunResult
 
-_UPDATE = re.compile(r"^trained at (\d+) rows \[([\d ]*)\]$", re.MULTILINE)
+_UPDATE = re.compile(r"^trained at (\d+) rows \[([\d ]*)\](?: in update \d+)?$", re.MULTILINE)
+_NUMBERED = re.compile(r"^trained at \d+ rows \[([\d ]*)\] in update (\d+)$", re.MULTILINE)
 
 
 class Update(NamedTuple):
@@ -56,3 +58,23 @@ def rows_by_epoch(updates: Sequence[Update], rows: int) -> list[list[int]]:
     """Returns the rows of each epoch, sorted: all updates of one are made before those of the next."""
     every = [row for update in updates for row in update.rows]
     return [sorted(every[start : start + rows]) for start in range(0, len(every), rows)]
+
+
+def updates_by_number(result: RunResult) -> list[list[int]]:
+    """Returns the rows of each update that a synchronous gang has made, as `zoo.told` has numbered them.
+
+    An update that was interrupted is left out: its workers made that of the same number again, and the rows of one
+    that was lost meanwhile came again in another one.
+    """
+    told = {
+        (int(number), log.stem): [int(row) for row in rows.split()]
+        for log in Path(result.path, "logs").glob("*.log")
+        for rows, number in _NUMBERED.findall(log.read_text())
+    }
+    last = {log: number for number, log in sorted(told)}
+    again = Counter(row for rows in told.values() for row in rows)
+    updates: dict[int, list[int]] = {}
+    for (number, log), rows in sorted(told.items()):
+        if number < last[log] or all(again[row] == 1 for row in rows):
+            updates.setdefault(number, []).extend(rows)
+    return [updates[number] for number in sorted(updates)]

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,19 @@ def everything(params: Params, assets: Params) -> Any:
     shows), L2, two outputs with loss weights, clipping. With `params["shards"]`, the tables are in so many shards. With
     `params["averages"]`, there are a constraint and averages of the weights, with `params["compiled"]` a layer that XLA
     compiles. With `params["told"]`, whoever makes an update says so, and waits at `params["gates"]` and
-    `params["traced"]`; see `told`. With `params["rich"]`, there is what asynchronous
-    training has to get right, too: a vocabulary, BatchNorm, Dropout. It unlearns from step `params["until"]` on. With
-    `params["measured"]`, it has metrics whose states are sums of numbers and of tables.
+    `params["traced"]`, and says with `params["numbered"]` which update it is; see `told`. With `params["rich"]`, there
+    is what asynchronous training has to get right, too: a vocabulary, BatchNorm, Dropout. It unlearns from step
+    `params["until"]` on. With `params["measured"]`, it has metrics whose states are sums of numbers and of tables.
     """
     del assets
     keras = _flavour(params)
     layers, l2 = keras.layers, keras.regularizers.L2(0.01)
     row, item = (keras.Input((), name=name, dtype="int64") for name in ("row", "item"))
     numbers = keras.Input((len(NUMBERS),), name="numbers")
-    known = told(keras, row, params.get("gates", ()), params.get("traced", "")) if params.get("told") else row
+    # Made early only where it counts: servers are given variables in the order in which these are made.
+    early = _optimizer(keras, params) if params.get("numbered") else None
+    number = None if early is None else early.iterations
+    known = told(keras, row, params.get("gates", ()), params.get("traced", ""), number) if params.get("told") else row
     if shards := params.get("shards"):
         table = importlib.import_module(f"sparktf.layers.{params['flavour']}").ShardedEmbedding
         of_row = table(params["rows"], 2, shards=shards, name="of_row")
@@ -59,7 +63,7 @@ def everything(params: Params, assets: Params) -> Any:
     label = layers.Dense(CLASSES, "softmax", name="label")(hidden)
     model = keras.Model(inputs, [price, label])
     model.compile(
-        optimizer=_optimizer(keras, params),
+        optimizer=early or _optimizer(keras, params),
         loss={"price": "mse", "label": "sparse_categorical_crossentropy"},
         loss_weights={"price": 0.3, "label": 1.0},
         **(_measured(keras) if params.get("measured") else {}),
@@ -129,12 +133,13 @@ def sharded(params: Params, assets: Params) -> Any:
     return _classifier(keras, params, {"row": row, "item": item, "numbers": numbers}, hidden)
 
 
-def told(keras: Any, row: Any, gates: Sequence[tuple[int, str]] = (), traced: str = "") -> Any:
+def told(keras: Any, row: Any, gates: Sequence[tuple[int, str]] = (), traced: str = "", number: Any = None) -> Any:
     """Returns the rows, and has the process that trains on them write into its log when it does; see `trainer.told`.
 
     Args:
         gates: Rows, and pipes that a process then waits at which trains on them: `integration.gates.Pipe`.
         traced: Where this is a pipe, who traces the model to evaluate it waits at it, and says so in its log.
+        number: Counts the updates that were made, and is written, too.
     """
     tf = importlib.import_module("tensorflow")
 
@@ -151,7 +156,8 @@ def told(keras: Any, row: Any, gates: Sequence[tuple[int, str]] = (), traced: st
                 Path(traced).write_text("")
             if training:
                 now_us = tf.cast(tf.timestamp() * 1e6, tf.int64)
-                done = [tf.print("trained at", now_us, "rows", row, summarize=-1, output_stream=sys.stderr)]
+                which = [] if number is None else ["in update", tf.convert_to_tensor(number)]
+                done = [tf.print("trained at", now_us, "rows", row, *which, summarize=-1, output_stream=sys.stderr)]
             for at, pipe in gates if training else ():
                 with tf.control_dependencies(done):
                     here = tf.reduce_any(tf.equal(row, at))
@@ -164,6 +170,28 @@ def told(keras: Any, row: Any, gates: Sequence[tuple[int, str]] = (), traced: st
             return keras.KerasTensor(row.shape, row.dtype)
 
     return Told()(row)
+
+
+def slow(keras: Any, row: Any, first: int, seconds: float) -> Any:
+    """Returns the rows, and has a process that trains on one from `first` on take some seconds longer for an update."""
+    tf = importlib.import_module("tensorflow")
+
+    def sleep() -> Any:
+        with tf.control_dependencies([tf.numpy_function(lambda: time.sleep(seconds), [], [])]):
+            return tf.constant(True)
+
+    @keras.saving.register_keras_serializable(package="zoo")
+    class Slow(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, row: Any, training: bool = False) -> Any:
+            here = tf.reduce_any(row >= first) if training else tf.constant(False)
+            with tf.control_dependencies([tf.cond(here, sleep, lambda: True)]):
+                return tf.identity(row)
+
+        def compute_output_spec(self, row: Any, training: bool = False) -> Any:  # Keras 3
+            del training
+            return keras.KerasTensor(row.shape, row.dtype)
+
+    return Slow()(row)
 
 
 def metered(params: Params, assets: Params) -> Any:
@@ -600,7 +628,10 @@ def counted(params: Params, assets: Params) -> Any:
         del y_true
         return -tf.squeeze(y_pred, -1)
 
-    model = keras.Model({"row": row}, Counts(name="price")(row))
+    looked_up = told(keras, row, params.get("gates", ())) if params.get("told") else row
+    if "slow" in params:
+        looked_up = slow(keras, looked_up, *params["slow"])
+    model = keras.Model({"row": row}, Counts(name="price")(looked_up))
     by_sign = keras.optimizers.RMSprop(1.0, rho=0.0, epsilon=1e-12)
     model.compile(by_sign if params.get("by_sign") else keras.optimizers.SGD(1.0), less)
     return model

@@ -21,10 +21,12 @@ from sparktf.driver.attempt.rows.accounting import EpochAccount
 from sparktf.driver.attempt.saves import Start
 from sparktf.driver.lifecycle import TrainerState
 from sparktf.errors import ErrorRecord, RefusedError, Verdict
+from sparktf.results.carried import Carried
 from sparktf.results.result import NodeInput
 from sparktf.sequence import Cursor, Interval, Stream
 from sparktf.topology import NodeId, Role
 from sparktf.wire.control import (
+    AWAITS_EXPORT,
     AssignmentRequest,
     EpochDone,
     Failed,
@@ -37,6 +39,7 @@ from sparktf.wire.control import (
     Warned,
 )
 from sparktf.wire.data import Sealed, Span, WorkRequest
+from sparktf.wire.regrouping import Generation, Left, Regrouped
 from sparktf.wire.sender import Sender
 from sparktf.wire.uploads import Finished, Uploaded
 
@@ -254,14 +257,16 @@ def test_a_failure_that_counts_begins_the_count_of_takeovers_anew() -> None:
 class Gang:
     """An attempt of two trainers that train, at a time that the test tells."""
 
-    def __init__(self, lake: Path) -> None:
+    def __init__(self, lake: Path, start: Start | None = None, nodes: int = 2, min_workers: int = 1) -> None:
         self.now_s = 100.0
+        config = lake_config(lake)
+        train = config.train.model_copy(update={"min_workers": min_workers})
         self.attempt = Attempt(
             1,
-            lake_config(lake),
+            config.model_copy(update={"train": train}),
             plan_lake(lake),
-            Start(),
-            [trainer(0), trainer(1)],
+            start or Start(),
+            [trainer(index) for index in range(nodes)],
             lambda: self.now_s,
             lambda: 1e9 + self.now_s,
         )
@@ -275,6 +280,46 @@ class Gang:
         """A trainer fails since another is gone."""
         record = failure(1e9 + self.now_s, peer=True).model_copy(update={"node": str(NODES[index])})
         self.attempt.failed(Failed(attempt=1, node=NODES[index], record=record))
+
+    def left(self, index: int, closed_by: int, *, takes_in: bool = False) -> Generation | None:
+        """A trainer leaves its generation, since another one has closed their connection; returns the next one."""
+        record = failure(1e9 + self.now_s, peer=True)
+        name = str(NODES[closed_by])
+        told = Left(attempt=1, node=NODES[index], generation=1, completed=1, record=record, closed_by=name)
+        return self.attempt.left(told.model_copy(update={"takes_in": takes_in})).generation
+
+    def go_on_without(self, lost: int) -> None:
+        """One is lost, and all others have left their generation."""
+        for each in self.attempt.trainers.values():
+            each.met = True
+        for index in range(len(self.attempt.trainers)):
+            if index != lost:
+                self.left(index, closed_by=lost)
+        self.attempt.reporters.lose(NODES[lost], failure(1e9 + self.now_s), self.attempt.trainers)
+
+    def stand(self, index: int, *, rows: int, epoch: int = 0, is_complete: bool = False) -> None:
+        """A member of the second generation says what all have trained."""
+        done = ((0, rows),) if rows else ()
+        said = Regrouped(
+            attempt=1, node=NODES[index], generation=2, epoch=epoch, step=3, is_complete=is_complete, done=done
+        )
+        self.attempt.regrouped(said)
+
+    def stand_without_the_other(self, rows: int, *, is_complete: bool = False) -> None:
+        """A trainer goes on without the other one, which is lost, and says what both have trained."""
+        self.go_on_without(1)
+        self.stand(0, rows=rows, is_complete=is_complete)
+
+    def lose_at_the_end_of_an_epoch(self, rows_missing: int) -> int:
+        """One is lost when the epoch has ended, and the other one knows of some rows less; returns those planned."""
+        planned = self.attempt.account(0).planned
+        self.stand_without_the_other(planned - rows_missing, is_complete=True)
+        return planned
+
+    def lost(self) -> list[str]:
+        """Looks at the attempt, and returns whom it goes on without."""
+        assert self.attempt.apply(self.attempt.outcome()) is Outcome.RUNNING
+        return [loss.message for loss in self.attempt.losses.records]
 
     def exited(self, index: int, code: int) -> None:
         """The agent says that a trainer has ended."""
@@ -320,6 +365,136 @@ def test_a_frozen_trainer_is_the_cause_although_its_peer_fails_before_its_silenc
     assert gang.cause() == "worker 1 on h1 was silent for 15 s"
     gang.exited(1, -9)
     assert (gang.attempt.failures[-1].exit_code, gang.attempt.failures[-1].log) == (-9, "/log")
+
+
+def test_of_a_gang_that_outlives_losses_who_has_closed_its_connections_is_lost_after_two_beats(lake: Path) -> None:
+    gang = Gang(lake, Start(outlives_losses=True))
+    for each in gang.attempt.trainers.values():
+        each.met = True
+    gang.beat(1)
+    gang.left(0, closed_by=1)
+    gang.now_s = 101.1
+    gang.beat(0)
+    assert not gang.lost()
+    gang.beat(1)  # it lives, and will say itself why it has closed them
+    gang.now_s = 102.2
+    assert not gang.lost()
+    gang.now_s = 102.4
+    assert gang.lost() == ["worker 1 on h1 has closed its connections, and was silent for 1.2 s"]
+    with pytest.raises(RefusedError, match="counts as lost"):
+        gang.exited(1, -9)
+    assert [loss.exit_code for loss in gang.attempt.losses.records] == [-9]
+
+
+def test_who_has_finished_takes_no_lost_leaders_place_though_that_is_followed(lake: Path) -> None:
+    """With a gate, a leader exports when the others have nothing to do any more in which they would miss it."""
+    gang = Gang(lake, Start(outlives_losses=True))
+    for each in gang.attempt.trainers.values():
+        each.met = True
+    gang.exited(0, -9)
+    gang.attempt.succeed(NODES[0], "another", "h", "h:1")
+    gang.attempt.finished(Finished(attempt=1, node=NODES[1], step=9, leads=False))
+    assert gang.ended_s() < 102
+    assert gang.cause() == "worker 0 on h0 exited with -9 (SIGKILL)"
+
+
+def test_who_waits_for_the_leaders_export_is_not_late_but_the_leader_may_be(lake: Path) -> None:
+    gang = Gang(lake, Start(outlives_losses=True))
+    progress_s = TimeoutsConfig().progress
+    gang.beat(1, phase=AWAITS_EXPORT)
+    gang.now_s += 1
+    began_s = gang.now_s
+    while gang.attempt.apply(gang.attempt.outcome()) is Outcome.RUNNING:
+        gang.now_s += 1
+        gang.beat(0, phase="exporting")
+        gang.beat(1, phase=AWAITS_EXPORT)
+        assert gang.now_s < began_s + progress_s + 60
+    assert gang.now_s > began_s + progress_s
+    assert gang.cause() == f"worker 0 on h0 made no progress within timeouts.progress: {progress_s:g} s"
+
+
+def test_what_a_leader_has_carried_over_from_another_model_is_told_though_it_is_lost(lake: Path) -> None:
+    gang = Gang(lake, Start(outlives_losses=True))
+    carried = Carried(source="version 14")
+    for each in gang.attempt.trainers.values():
+        each.state = TrainerState.LAUNCHED
+    for index in (0, 1):
+        told = Ready(attempt=1, node=NODES[index], replicas=2, keras="keras", versions={}, weights=1)
+        gang.attempt.ready(told.model_copy(update={"carried": carried if index == 0 else None}))
+    gang.exited(0, -9)
+    gang.attempt.succeed(NODES[0], "another", "h", "h:1")
+    assert gang.attempt.carried == carried
+
+
+def test_the_rows_of_an_epoch_that_ends_with_a_loss_are_checked(lake: Path) -> None:
+    gang = Gang(lake, Start(outlives_losses=True))
+    planned = gang.lose_at_the_end_of_an_epoch(rows_missing=0)
+    assert (gang.attempt.failures, gang.attempt.account(0).trained) == ([], planned)
+    gang = Gang(lake, Start(outlives_losses=True))
+    gang.lose_at_the_end_of_an_epoch(rows_missing=1)
+    assert gang.cause() == f"epoch 0: {planned} rows planned, {planned - 1} fed, {planned - 1} trained, 0 set aside"
+
+
+def test_so_are_they_where_who_has_begun_the_next_epoch_is_the_last_to_say_so(lake: Path) -> None:
+    gang = Gang(lake, Start(outlives_losses=True), nodes=3)
+    planned = gang.attempt.account(0).planned
+    gang.go_on_without(1)
+    gang.stand(2, epoch=0, rows=planned - 1)
+    gang.stand(0, epoch=1, rows=0)
+    assert gang.cause() == f"epoch 0: {planned} rows planned, {planned - 1} fed, {planned - 1} trained, 0 set aside"
+
+
+def test_an_epoch_is_told_by_its_members_also_where_it_was_asked_for_before_one_was_lost(lake: Path) -> None:
+    """As a commit of the epoch before does."""
+    gang = Gang(lake, Start(outlives_losses=True))
+    assert not gang.attempt.account(1).is_reported
+    planned = gang.lose_at_the_end_of_an_epoch(rows_missing=0)
+    gang.attempt.epoch_done(
+        EpochDone(attempt=1, node=NODES[0], epoch=1, step=9, rows_fed=planned, rows_trained=planned, complete=True)
+    )
+    assert gang.attempt.account(1).is_reported
+
+
+def test_where_all_stand_is_noted_once_whatever_comes_twice(lake: Path) -> None:
+    gang = Gang(lake, Start(outlives_losses=True))
+    gang.stand_without_the_other(rows=8)
+    done = EpochDone(attempt=1, node=NODES[0], epoch=0, step=4, rows_fed=3, rows_trained=3, complete=False)
+    gang.attempt.epoch_done(done)
+    gang.stand_without_the_other(rows=8)
+    assert gang.attempt.account(0).trained == 11
+
+
+def test_too_few_members_wait_store_what_they_have_and_end_for_the_loss(lake: Path) -> None:
+    gang = Gang(lake, Start(outlives_losses=True), nodes=3, min_workers=3)
+    for each in gang.attempt.trainers.values():
+        each.met = True
+    gang.exited(1, -9)
+    assert gang.attempt.reporters.next_in_words == "training waits for another: of at least 3 workers 2 are left"
+    for index in (0, 2):
+        assert gang.left(index, closed_by=1, takes_in=True) is None
+    gang.now_s = 129.9
+    gang.beat(0)
+    gang.beat(2)
+    gang.lost()
+    assert gang.left(0, closed_by=1, takes_in=True) is None, "timeouts.replace is 30 s"
+    gang.now_s = 130.1
+    gang.lost()
+    last = gang.left(0, closed_by=1, takes_in=True)
+    assert last is not None
+    assert (last.members, last.is_last) == ((NODES[0], NODES[2]), True)
+    for index in (0, 2):
+        gang.stand(index, rows=8)
+    assert gang.attempt.outlived == (), "they do not go on"
+    gang.now_s = 135.0  # it is stored
+    for index in (0, 2):
+        gang.lose_peers(index)
+    assert gang.ended_s() < 136.0
+    said = (
+        "worker 1 on h1 exited with -9 (SIGKILL); it was not replaced within timeouts.replace: 30 s, and only 2 of 3 "
+        "workers would be left, but at least 3 are needed"
+    )
+    assert gang.cause() == said
+    assert [record.message for record in gang.attempt.failures].count(said) == 1
 
 
 def test_a_frozen_executor_says_more_than_its_trainers_silence(gang: Gang) -> None:

@@ -12,6 +12,7 @@ import sparktf
 from sparktf.commands.cli import main
 from sparktf.config.job import JobConfig
 from sparktf.config.load import load_config, parse_config
+from sparktf.errors import Verdict
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage.local import LocalStorage
@@ -232,3 +233,24 @@ def test_words_that_look_like_options_reach_a_job_as_they_were_given(
     assert asked == [("2026-11-20", True), ("-mine", None)]
     assert main(["train", "--run-id=-7", "--", "-c.yaml"]) == 2
     assert capsys.readouterr().err.startswith("--run-id '-7' cannot name a folder")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["runs --config", "models --config", "show r --config", "suggest-checks r --config", "check", "plan", "submit",
+     "backfill --from 2026-11-01 --to 2026-11-02"],
+)  # fmt: skip
+def test_what_an_application_would_know_of_storage_its_commands_know(
+    line: str, config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who has no HADOOP_CONF_DIR, as on Kubernetes, gives `spark.hadoop.*`, and gives them once."""
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/digits.py").write_text("def build(): ...\n", encoding="utf-8")
+    hadoop = "{spark.hadoop.fs.defaultFS: 'hdfs://lake', spark.hadoop.dfs.nameservices: lake}"
+    submit = f"submit: {{master: 'local[1]', deploy_mode: client, conf: {hadoop}}}\n"
+    Path(config).write_text(CONFIG + submit, encoding="utf-8")
+    day = ["--date", "2026-11-20"] if line in ("check", "plan", "submit") else []
+    assert main([*line.split(), config, *day]) == Verdict.REFUSED
+    told = capsys.readouterr()
+    assert "hdfs://lake: the Hadoop configuration has no dfs.namenode.rpc-address.lake" in told.out + told.err

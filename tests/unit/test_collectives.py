@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sparktf.config.job import JobConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.code.function_module import name_functions
 from sparktf.driver.code.module import parameter_count
-from sparktf.driver.gang.collectives import chosen_for
+from sparktf.driver.gang.collectives import choose_collectives, chosen_for
+from sparktf.errors import ConfigError
 
 MODEL = """
 def build(params, assets):
@@ -47,6 +50,23 @@ def test_the_choice_is_known_before_a_node_imports_the_model(
     found = chosen_for(ClusterConfig(collectives=asked), is_loop=is_loop, gpus=gpus)
     assert found.collectives == chosen
     assert why in found.why_collectives
+
+
+def test_workers_that_are_too_few_are_refused_where_a_loss_ends_the_attempt_anyway() -> None:
+    config = JobConfig(
+        name="n",
+        model="m:build",
+        data={"path": "p", "inputs": {"x": "x"}, "targets": {"y": "y"}},  # type: ignore[arg-type]
+        output={"path": "o"},  # type: ignore[arg-type]
+        train={"min_workers": 2},  # type: ignore[arg-type]
+    )
+    said: list[str] = []
+    seating: Any = SimpleNamespace(workers=("h1", "h2"), gpus=("h2",))
+    site: Any = SimpleNamespace(is_loop=lambda config: False)
+    with pytest.raises(ConfigError, match=r"^train.min_workers: 2 needs sparktf's own .* \(there are GPUs on h2\)$"):
+        choose_collectives(seating, config, site, said.append)
+    seating.gpus = ()
+    assert choose_collectives(seating, config, site, said.append).collectives == "sparktf"
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def in_python(**changed: Any) -> dict[str, Any]:
         (lambda: TrainConfig.model_validate_json('{"epoch": 3}'), "train.epoch is unknown: did you mean train.epochs?"),
         (lambda: TrainConfig.model_validate_json("{"), "train is '{': Invalid JSON: EOF while parsing an object"),
         (lambda: TrainConfig(epoch=3), "train.epoch is unknown: did you mean train.epochs?"),  # type: ignore[call-arg]
-        (lambda: TrainConfig(worker=3), "train.worker is unknown: did you mean cluster.workers?"),  # type: ignore[call-arg]
+        (lambda: TrainConfig(devices=3), "train.devices is unknown: did you mean cluster.devices?"),  # type: ignore[call-arg]
         (lambda: ReadyConfig(window={}), "data.ready.window.folder is missing: Folder below `data.path`"),  # type: ignore[arg-type]
         (lambda: ClusterConfig(strategy="single", devices=2), "cluster: devices: 2 needs strategy: mirrored"),
         (lambda: FeatureConfig(columns=3), "data.inputs.<name>.columns is 3: must be text or a list"),  # type: ignore[arg-type]
@@ -317,6 +317,36 @@ def test_a_gang_has_as_many_workers_left_as_an_update_takes() -> None:
     cluster = "cluster: {strategy: parameter_server, workers: 3, ps: 1, min_workers: 1}"
     assert parse_config(with_lines(cluster, "train: {replicas_to_aggregate: 2}")).shape.fewest == 4
     assert parse_config(with_lines(cluster)).shape.fewest == 3
+
+
+@pytest.mark.parametrize(
+    ("cluster", "fewest", "said"),
+    [
+        ("workers: 2", 3, "3 is more than the workers there are: set it to at most cluster.workers: 2"),
+        ("strategy: mirrored", 2, "2 is more than the workers there are: set it to at most cluster.workers: 1"),
+        (
+            "strategy: parameter_server, ps: 1, workers: 3",
+            2,
+            "2 is for workers that make each update together: under cluster.strategy: parameter_server set "
+            "cluster.min_workers",
+        ),
+        (
+            "workers: 3, collectives: tensorflow",
+            2,
+            "2 needs sparktf's own connections, since over TensorFlow's collectives the loss of any worker ends the "
+            "attempt: set cluster.collectives: sparktf, or leave it out",
+        ),
+    ],
+)
+def test_workers_that_are_never_there_or_never_lost_cannot_be_too_few(cluster: str, fewest: int, said: str) -> None:
+    text = with_lines(f"cluster: {{{cluster}}}")
+    assert parse_config(text, ["train.min_workers=1"]).train.min_workers == 1
+    assert refusal(text, f"train.min_workers={fewest}") == f"c.yaml: train.min_workers: {said}"
+
+
+def test_an_attempt_begins_with_as_many_workers_as_it_trains_with() -> None:
+    text = with_lines("cluster: {workers: 4, min_workers: 2}", "train: {min_workers: 3}")
+    assert parse_config(text).shape.fewest == 3
 
 
 def test_an_error_in_the_file_names_the_file() -> None:

@@ -8,6 +8,7 @@ import logging
 import socket
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +16,9 @@ import psutil
 import pytest
 from pyarrow import flight
 
+from sparktf.driver.attempt.event_count import EventCount
 from sparktf.driver.gang.control_server import HERE, ControlServer, LocalControlServer
-from sparktf.driver.gang.site import Handler
+from sparktf.driver.gang.site import Handler, Later
 from sparktf.errors import ControlError, DriverLostError, RefusedError, SparkTFError
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
@@ -226,3 +228,49 @@ def test_secrets_are_in_no_text_form_of_the_access(encrypted: ControlServer) -> 
     for secret in (access.secret, access.tls.key):
         assert secret not in repr(access)
         assert secret not in str(access)
+
+
+class Undecided:
+    """A handler whose answer is WAIT until it is decided."""
+
+    def __init__(self) -> None:
+        self.changes = EventCount()
+        self.said = Order.WAIT
+        self.asked = EventCount()
+        later = Later(lambda said: said.order is not Order.WAIT, lambda: self.changes)
+        self.server = ControlServer(
+            HERE, 0, new_secret(), None, {Action.AGENT_HEARTBEAT: Handler(AgentHeartbeat, self._answer, later)}
+        )
+
+    def _answer(self, message: AgentHeartbeat) -> Message:
+        del message
+        self.asked.advance()
+        return Orders(order=self.said)
+
+
+@pytest.fixture
+def undecided() -> Iterator[Undecided]:
+    made = Undecided()
+    yield made
+    made.server.shutdown()
+
+
+def test_who_asks_before_it_is_decided_is_answered_once_it_is(
+    undecided: Undecided, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KNOBS, "regroup_s", 60.0)
+    with ThreadPoolExecutor(1) as pool:
+        told = pool.submit(call, undecided.server.access())
+        assert undecided.asked.await_after(0, 30)
+        undecided.said = Order.STOP
+        undecided.changes.advance()
+        assert told.result(30).order is Order.STOP
+    assert undecided.asked.read() == 2
+
+
+def test_who_asks_in_vain_is_told_so_after_a_while_to_ask_again(
+    undecided: Undecided, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KNOBS, "regroup_s", 0.01)
+    assert call(undecided.server.access()).order is Order.WAIT
+    assert undecided.asked.read() == 1

@@ -33,6 +33,7 @@ from sparktf.storage.credentials import (
     FileCredentials,
     SimpleCredentials,
     credentials_here,
+    own_token_path,
     process_user,
     token_for,
     write_token_file,
@@ -130,6 +131,23 @@ def test_a_token_file_is_its_owners_alone(tmp_path: Path) -> None:
     write_token_file(tmp_path / "tokens", b"2")
     assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["tokens"]
+
+
+def test_a_folder_for_tokens_is_made_with_the_first_file_is_its_owners_alone_and_goes_with_who_wanted_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Owner:
+        pass
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    owner = Owner()
+    path = own_token_path(owner)
+    assert list(tmp_path.iterdir()) == [], "a process that never writes one may be killed"
+    write_token_file(path, b"1")
+    assert list(tmp_path.iterdir()) == [path.parent]
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+    del owner
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_executors_processes_find_what_its_agent_was_handed_before_what_yarn_gave(

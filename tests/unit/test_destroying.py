@@ -11,6 +11,8 @@ from source_trees import ROOT, sources, tree_of
 PAGE = ROOT / "docs/cluster/security.md"
 
 DESTROYS = {
+    "abort",
+    "abort_multipart_upload",
     "delete",
     "insertInto",
     "move",
@@ -30,7 +32,7 @@ DESTROYS = {
 }
 """Methods and functions by which something that lies in a file system may go, or become another."""
 
-FUNCTIONS = {"discard", "replace_file", "replace_folder", "restore"}
+FUNCTIONS = {"abort_left", "discard", "replace_file", "replace_folder", "restore"}
 """Of `storage/transactions`, which do so for whoever calls them."""
 
 NOT_FILES = {"np.delete", "self._leases.move"}

@@ -318,7 +318,7 @@ def test_without_a_configuration_the_home_of_the_principal_is_looked_at_whoever_
         normalise=lambda path: f"{tmp_path}{path}",
         open=lambda path, deadline_s: LocalStorage(""),
     )
-    found = hadoop_cluster.look_at_output(None, lambda: systems)
+    found = hadoop_cluster.look_at_output(None, lambda _: systems)
     assert (found.mark, found.found) == ("ok", f"{tmp_path}/user/alice can be written")
 
 

@@ -97,6 +97,26 @@ def test_all_get_what_the_leader_has(members: int, leader: int) -> None:
             np.testing.assert_array_equal(array, expected)
 
 
+@pytest.mark.parametrize(
+    "origins",
+    [[0, 0], [2, 1, 2], [3, 3, 3, 3], [3, 1, 1, 3, 3, 3], [0, 1, 1, 3, 3]],
+    ids=lambda origins: "".join(map(str, origins)),
+)
+def test_those_who_have_nothing_get_what_the_next_one_before_them_has_and_the_others_keep_theirs(
+    origins: list[int],
+) -> None:
+    """`origins` has for each member whose values it holds in the end."""
+    shapes = [(700_000,), (), (0, 2), (3, 3)]
+    takers = {rank for rank, origin in enumerate(origins) if origin != rank}
+    held = [drawn(5, rank, shapes, np.float32) for rank in range(len(origins))]
+    before = [[array.copy() for array in arrays] for arrays in held]
+    with linked(len(origins)) as gang:
+        assert gang.each(lambda member: member.fill(held[member.rank], takers)) == [[]] * len(origins)
+    for arrays, origin in zip(held, origins, strict=True):
+        for array, expected in zip(arrays, before[origin], strict=True):
+            np.testing.assert_array_equal(array, expected)
+
+
 def test_operations_of_all_kinds_follow_each_other() -> None:
     with linked(3) as gang:
 

@@ -67,7 +67,7 @@ class Worker:
 
     def read(self) -> bool:
         """Reads a part that waits, if there is one."""
-        queued = self.staging.next(0.0, self.epoch)
+        queued = self.staging.next(0.0, (self.epoch, 1))
         if queued is None:
             return False
         part = self.staging.part(queued)

@@ -11,7 +11,7 @@ import pytest
 from lakes import lake_config, plan_lake, write_lake
 
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.attempt.feeding import Feeding
+from sparktf.driver.attempt.feeding import Feeding, FeedJob
 from sparktf.driver.attempt.members import Trainer
 from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.driver.attempt.saves import Start
@@ -59,9 +59,9 @@ class Fed:
         self.feeders: list[Feeders] = []
         self.feeding = Feeding(self.attempt, self.start)
 
-    def start(self, stream: Stream, epoch: int, turn: int) -> Feeders:
-        assert not turn
-        self.started.append((stream, epoch))
+    def start(self, job: FeedJob) -> Feeders:
+        assert not job.turn
+        self.started.append((job.stream, job.epoch))
         self.feeders.append(Feeders())
         return self.feeders[-1]
 
@@ -212,3 +212,33 @@ def test_feeders_of_an_earlier_attempt_get_no_lease(make: Callable[..., Fed]) ->
     fed.ask(NODES[0])
     with pytest.raises(RefusedError, match="attempt 0 is over"):
         fed.seal(0, 10, attempt=0)
+
+
+class TestTheNextGeneration:
+    """A gang that has lost a member has the rest of the epoch fed by another job."""
+
+    def next_job(self, fed: Fed) -> None:
+        """Has the first member of generation 2 ask for the epoch."""
+        request = AssignmentRequest(attempt=1, node=NODES[0], stream=TRAIN, epoch=0, generation=2)
+        fed.attempt.fed.share(request, (), keep=False)
+
+    def test_has_feeders_of_its_own_and_those_before_are_ended(self, make: Callable[..., Fed]) -> None:
+        fed = make()
+        fed.ready(*NODES)
+        fed.ask(NODES[0])
+        fed.feeding.start_wanted()
+        self.next_job(fed)
+        fed.feeders[0].error = DataError("they are refused")
+        assert fed.feeding.settle() is None, "nobody waits for them"
+        fed.feeding.start_wanted()
+        assert [feeders.cancelled for feeders in fed.feeders] == [True, False]
+        fed.feeders[1].count = 0
+        assert isinstance(fed.feeding.settle(), SparkTFError), "no row has come"
+
+    def test_has_one_job_where_the_first_was_not_started_yet(self, make: Callable[..., Fed]) -> None:
+        fed = make()
+        fed.ask(NODES[0])
+        self.next_job(fed)
+        fed.ready(*NODES)
+        fed.feeding.start_wanted()
+        assert fed.started == [(TRAIN, 0)]

@@ -229,6 +229,9 @@ class TestHadoopConf:
         site(tmp_path, "core-site.xml", fs_defaultFS="hdfs://nn")
         monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
         assert HadoopConf.from_environment().default_fs == "hdfs://nn"
+        settings = {"spark.hadoop.fs.defaultFS": "s3a://b", "spark.hadoop.x": "${y}", "spark.hadoop.y": "z", "y": "w"}
+        given = HadoopConf.from_environment(settings)
+        assert given.properties == {"fs.defaultFS": "s3a://b", "x": "z", "y": "z"}
 
     def test_of_a_jvm_the_defaults_are_left_out(self) -> None:
         conf = HadoopConf.from_xml(

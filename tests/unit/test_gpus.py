@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from sparktf.config.load import parse_config
 from sparktf.config.nodes import ClusterConfig
-from sparktf.driver.spark.gpus import OF_EXECUTOR, OF_TASK, Gpus, check_gpus, gpus_of
+from sparktf.driver.spark.gpus import OF_EXECUTOR, OF_TASK, SCRIPT, VENDOR, Gpus, check_gpus, gpus_of
+from sparktf.driver.spark.masters import master_of
 from sparktf.errors import PreflightError
 from sparktf.executor.agent import gpus_of_task
 from sparktf.executor.forking import sees_gpu, wants_nursery
 from sparktf.executor.trainer_process import trainer_environment
+
+CONFIG = """\
+name: churn
+model: churn:build
+data: {path: /lake, inputs: {age: age}, targets: {churned: churned}}
+output: {path: /runs}
+"""
 
 
 def settings(executor: str = "", task: str = "") -> dict[str, str]:
@@ -82,6 +92,42 @@ def test_gpus_that_nodes_get_are_not_refused(
     executor: str, task: str, cluster: dict[str, Any], executors: int | None, is_fed: bool
 ) -> None:
     check_gpus(settings(executor, task), ClusterConfig(**cluster), executors, is_fed=is_fed)
+
+
+ON_PODS = {VENDOR: "nvidia.com", SCRIPT: "/opt/gpus.sh"}
+
+
+@pytest.mark.parametrize(
+    ("master", "given", "said"),
+    [
+        ("k8s://https://api", {}, f"1, but without {VENDOR} Spark makes no pods: set it to the domain of the device"),
+        ("k8s://https://api", {VENDOR: "nvidia.com"}, f"1, but without {SCRIPT} executors do not find their GPUs"),
+        ("yarn", {}, f"1, but without {SCRIPT} executors do not find their GPUs, and end: set it to a script"),
+    ],
+)
+def test_gpus_that_no_executor_would_come_with_are_refused_before_and_after_submission(
+    master: str, given: dict[str, str], said: str
+) -> None:
+    conf = {**settings("1"), **given}
+    with pytest.raises(PreflightError, match=re.escape(said)):
+        master_of(master).check_gpus(parse_config(CONFIG, [f"submit.conf={conf}"]))
+    with pytest.raises(PreflightError, match=re.escape(said)):
+        check_gpus(conf, ClusterConfig(), 2, needs=master_of(master).gpus_need)
+
+
+@pytest.mark.parametrize(
+    ("master", "given"),
+    [
+        ("k8s://https://api", ON_PODS),
+        ("k8s://https://api", {VENDOR: "amd.com", "spark.resources.discoveryPlugin": "ours.Plugin"}),
+        ("yarn", {SCRIPT: "/opt/gpus.sh"}),
+        ("spark://a:7077", {}),
+        ("local-cluster[2,1,1024]", {}),
+    ],
+)
+def test_gpus_that_executors_come_with_are_not_refused(master: str, given: dict[str, str]) -> None:
+    conf = {**settings("1"), **given}
+    master_of(master).check_gpus(parse_config(CONFIG, [f"submit.conf={conf}"]))
 
 
 @pytest.mark.parametrize(

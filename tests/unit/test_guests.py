@@ -13,6 +13,7 @@ import pytest
 from pretend import PretendClock
 
 from sparktf.compat.guest_settings import check_guest_slots, guest_timeouts
+from sparktf.compat.guests import told_of
 from sparktf.compat.tensorflowonspark.tf_checks import (
     check_count,
     check_main,
@@ -300,3 +301,13 @@ def test_paths_are_those_of_the_default_file_system(default_fs: str, path: str, 
     ctx = TFNodeContext.of(node, None)
     assert (ctx.num_workers, ctx.worker_num, ctx.cluster_spec["worker"]) == (3, 3, ["b:2", "c:3"])
     assert hdfs_path(ctx, path) == ctx.absolute_path(path) == found
+
+
+def test_a_node_is_told_by_the_address_that_others_reach_it_at() -> None:
+    cluster: dict[str, tuple[str, ...]] = {"ps": ("10.1.0.7:2222",), "worker": ("10.1.0.8:2223",)}
+    nodes = [
+        GuestNode(number=n, job=job, index=0, cluster=cluster, default_fs="", working_dir="/", is_fed=False)
+        for n, job in ((1, "worker"), (0, "ps"))
+    ]
+    told = [(node["executor_id"], node["job_name"], node["host"], node["port"]) for node in told_of(nodes)]
+    assert told == [(0, "ps", "10.1.0.7", 2222), (1, "worker", "10.1.0.8", 2223)]

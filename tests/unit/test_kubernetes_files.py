@@ -11,7 +11,8 @@ import yaml
 from source_trees import ROOT
 
 from sparktf.config.load import parse_config
-from sparktf.driver.spark.yarn_settings import LOSSES, containers
+from sparktf.driver.spark.allowed_losses import LOSSES
+from sparktf.driver.spark.yarn_settings import containers
 
 FOLDER = ROOT / "docs/cluster/kubernetes"
 MANIFESTS = ("rights", "network", "operator")

@@ -714,7 +714,7 @@ def files_that(pattern: re.Pattern[str]) -> set[str]:
 
 # File -> how often it renames, replaces or deletes what lies in a storage, beside `storage/transactions`, where what
 # readers and other drivers see is changed: whole, or not at all. All of this may only become less.
-CHANGES_WHAT_IS_STORED = {"pruning.py": 4, "release.py": 1, "writing.py": 1}
+CHANGES_WHAT_IS_STORED = {"pruning.py": 4, "release.py": 1, "written_frame.py": 1}
 
 
 def test_what_others_see_is_changed_by_transactions_alone() -> None:

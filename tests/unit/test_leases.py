@@ -224,7 +224,7 @@ class Walk:
         first, second = sorted(rng.randint(0, rows) for _ in range(2))
         self.cursor = Cursor(epoch=1, done=((first, second),) if first < second else ())
         hosts = {node: f"n{rng.randrange(5)}" for node in WORKERS}
-        config = lake_config(locality=rng.random() < 0.8)
+        config = lake_config(locality=rng.random() < 0.8, cache=rng.choice(("auto", "disk")))
         config = config.model_copy(update={"train": config.train.model_copy(update={"batch_size": rng.randint(1, 9)})})
         self.books = LeaseBooks(self.plan, self.cursor, config, hosts)
         self.workers = [Worker(Lessee(node, 0)) for node in WORKERS]
@@ -415,6 +415,47 @@ def test_what_lies_on_a_successors_host_is_its_own_from_the_next_epoch_on() -> N
     splits = [split for piece in books.lease(request).pieces for split in piece.splits]
     assert len(splits) == 5
     assert all(split.local_nbytes == split.nbytes for split in splits)
+
+
+def kept(cache: str, *, speeds: Sequence[int] = (1, 1, 1), lost: bool = False) -> float:
+    """Has three workers train two epochs of 90 blocks that lie beside none of them.
+
+    Args:
+        speeds: How often each of them asks in the second epoch.
+        lost: Whether the last one is another process by then.
+
+    Returns:
+        The part of the second epoch's blocks that its process has had in the first.
+    """
+    plan = placed(1, 1, 90, block_rows=20_000)
+    books = LeaseBooks(plan, Cursor(), lake_config(cache=cache), dict.fromkeys(WORKERS, "elsewhere"))
+    rng, had, found = random.Random(1), set[tuple[Lessee, int]](), list[bool]()
+    numbers = Counter[Lessee]()
+    for epoch, often in enumerate(((1, 1, 1), speeds)):
+        lessees, now = (ONE, TWO, THREE._replace(incarnation=int(lost and epoch == 1))), set[tuple[Lessee, int]]()
+        while True:
+            (one,) = rng.choices(lessees, often)
+            answer = books.lease(
+                BlockLeaseRequest(attempt=1, node=one.node, incarnation=one.incarnation, epoch=epoch, rows=1)
+            )
+            for piece in answer.pieces:
+                numbers[one] += 1
+                rows = ((piece.first_row, piece.first_row + piece.rows),)
+                made = receipt(one, numbers[one], *rows, rows=piece.rows).model_copy(update={"epoch": epoch})
+                books.fetched(fetched(made))
+                now.add((one, piece.block))
+            if answer.ended:
+                break
+        found += [each in had for each in now] if epoch else []
+        had |= now
+    return sum(found) / len(found)
+
+
+def test_a_worker_gets_the_blocks_again_that_it_keeps_on_its_disk() -> None:
+    assert kept("auto") < 0.5, "by chance, a third"
+    assert kept("disk") > 0.85
+    assert 0.6 < kept("disk", speeds=(3, 3, 1)) < 0.95, "others take what a slow one would be late with"
+    assert 0.5 < kept("disk", lost=True) < 0.8, "what its process kept has gone with it"
 
 
 def test_a_lease_takes_no_longer_where_there_are_many_blocks_and_workers() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from sparktf.driver.attempt.rows.ledger import FeedAddress, Ledger
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
-from sparktf.sequence import Stream
+from sparktf.feed.channel.held import SPLIT_SPAN
+from sparktf.sequence import Interval, Stream
 from sparktf.topology import NodeId, Role
-from sparktf.wire.data import DataAddress, LeaseRequest, Sealed, Span, WorkRequest
+from sparktf.wire.control import AssignmentRequest
+from sparktf.wire.data import DataAddress, Lease, LeaseRequest, Sealed, Span, StagedShare, WorkRequest
 
 TRAIN = Stream.TRAIN
 A, B, C = (NodeId(role=Role.WORKER, index=i) for i in range(3))
@@ -41,6 +43,14 @@ def lease(books: Ledger, split: int, host: str = "host1", jvm: str = "jvm1", epo
 
 def seal(books: Ledger, split: int, rows: int, node: NodeId = A, epoch: int = 0) -> None:
     books.sealed(Sealed(attempt=1, node=node, span=span(split, epoch), rows=rows))
+
+
+def ask(
+    books: Ledger, node: NodeId, generation: int, done: Sequence[Interval] = (), *, keep: bool = False
+) -> tuple[StagedShare, bool]:
+    """Asks as a member of a synchronous gang does."""
+    request = AssignmentRequest(attempt=1, node=node, stream=TRAIN, epoch=0, generation=generation)
+    return books.share(TRAIN, 0, done, keep=keep, sender=request, generation=generation)
 
 
 def peers(
@@ -247,3 +257,93 @@ class TestWork:
         lease(books, 0)
         seal(books, 0, 500)
         assert peers(books, B) == []
+
+
+class TestTheRestOfAnEpoch:
+    """What members of a gang have left, for the next generation of them."""
+
+    @pytest.fixture
+    def books(self) -> Ledger:
+        """A had a split, B three, of which it has trained one; B is lost."""
+        made = ledger()
+        for node in (A, B):
+            ask(made, node, 1)
+        for split, node in enumerate((A, B, B, B)):
+            of = {A: ("host1", "jvm1"), B: ("host2", "jvm2")}[node]
+            assert lease(made, split, *of) == node
+            seal(made, split, 10 * (split + 1), node)
+        made.end(TRAIN, 0, 4)
+        made.lose(B)
+        return made
+
+    DONE = ((0, 4), (SPLIT_SPAN, SPLIT_SPAN + 20), (2 * SPLIT_SPAN, 2 * SPLIT_SPAN + 7))
+
+    def ask_next(self, books: Ledger, split: int) -> Lease:
+        next_span = span(split).model_copy(update={"generation": 2})
+        return books.lease(LeaseRequest(span=next_span, host="host2", jvm="jvm3"))
+
+    def test_is_fed_once_when_the_first_of_them_asks(self, books: Ledger) -> None:
+        share, is_wanted = ask(books, A, 2, self.DONE)
+        assert (share.rest, share.again, share.generation, is_wanted) == (True, False, 2, True)
+        assert not books.book(TRAIN, 0).ended
+        assert ask(books, C, 2, self.DONE) == (share, False)
+
+    def test_is_all_that_is_not_trained_wherever_it_was(self, books: Ledger) -> None:
+        for node in (A, C):
+            ask(books, node, 2, self.DONE)
+        assert self.ask_next(books, 0).data == ADDRESSES[A], "who lives may have it still"
+        assert self.ask_next(books, 1) == Lease(sealed=True), "it is trained"
+        assert {self.ask_next(books, split).data for split in (2, 3)} == {ADDRESSES[C]}
+
+    def test_ends_when_all_of_it_has_come_with_as_many_rows_as_before(self, books: Ledger) -> None:
+        for node in (A, C):
+            ask(books, node, 2, self.DONE)
+
+        def sealed(split: int, rows: int) -> None:
+            holder = next(node for node in (A, C) if self.ask_next(books, split).data == ADDRESSES[node])
+            of = span(split).model_copy(update={"generation": 2})
+            books.sealed(Sealed(attempt=1, node=holder, span=of, rows=rows))
+
+        sealed(0, 10)
+        sealed(2, 30)
+        with pytest.raises(DataError, match="partition 3 of the data has 39 rows, but had 40"):
+            sealed(3, 39)
+        with pytest.raises(RowAccountingError, match="partition 3 did not"):
+            books.end(TRAIN, 0, 3)
+        books.book(TRAIN, 0).ended = False
+        sealed(3, 40)
+        books.end(TRAIN, 0, 4)
+        assert books.rows(TRAIN, 0) == 100
+
+    def test_is_nothing_that_older_feeders_and_nodes_have_to_do_with(self, books: Ledger) -> None:
+        ask(books, A, 2, self.DONE)
+        with pytest.raises(RefusedError):
+            lease(books, 3)
+        with pytest.raises(RefusedError):
+            seal(books, 3, 40)
+        with pytest.raises(RefusedError, match="is fed to generation 2"):
+            peers(books, A)
+
+    def test_may_be_left_again_and_a_later_epoch_has_what_the_living_kept(self, books: Ledger) -> None:
+        ask(books, A, 2, self.DONE, keep=True)
+        ask(books, A, 3, self.DONE, keep=True)
+        for split in (0, 2, 3):
+            of = span(split).model_copy(update={"generation": 3})
+            assert books.lease(LeaseRequest(span=of, host="host1", jvm="jvm1")).data == ADDRESSES[A]
+            books.sealed(Sealed(attempt=1, node=A, span=of, rows=10 * (split + 1)))
+        books.end(TRAIN, 0, 4)
+        request = AssignmentRequest(attempt=1, node=A, stream=TRAIN, epoch=1, generation=3)
+        share, is_wanted = books.share(TRAIN, 1, (), keep=True, sender=request, generation=3)
+        assert (share.again, share.rest, is_wanted) == (True, False, True)
+        assert books.book(TRAIN, 1).rows.keys() == {0, 2, 3}, "the lost one had kept the fourth"
+
+    def test_is_all_of_it_where_it_was_evaluated_on(self, books: Ledger) -> None:
+        stream = Stream.VALIDATION
+        for generation in (1, 2):
+            request = AssignmentRequest(attempt=1, node=A, stream=stream, epoch=0, generation=generation)
+            share, is_wanted = books.share(stream, 0, (), keep=False, sender=request, generation=generation)
+            assert (share.rest, is_wanted) == (generation == 2, True)
+            of = Span(attempt=1, stream=stream, epoch=0, split=0, generation=generation)
+            assert books.lease(LeaseRequest(span=of, host="host1", jvm="jvm1")).data == ADDRESSES[A]
+            books.sealed(Sealed(attempt=1, node=A, span=of, rows=9))
+            books.end(stream, 0, 1)

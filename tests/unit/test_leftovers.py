@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from sparktf.rundir import is_of_a_name
+from sparktf.storage.base import OpenUpload
 from sparktf.storage.local import LocalStorage
-from sparktf.storage.transactions.leftovers import LEFT_S, is_staged_name, staged_name, sweep
+from sparktf.storage.transactions.leftovers import LEFT_S, abort_left, is_staged_name, staged_name, sweep
 
 NOW_S = 1.8e9
 
@@ -66,3 +69,50 @@ def test_names_are_known_again_and_nobody_makes_one_twice() -> None:
     assert all(is_staged_name(name, "_put-", "_index-", "_staged-") for name in made)
     assert not any(is_staged_name(name, "_other-") for name in made)
     assert staged_name("_put-") != staged_name("_put-")
+
+
+class Uploading(LocalStorage):
+    """A storage with uploads that have not ended, each with its age."""
+
+    def __init__(self, ages_s: Sequence[tuple[str, float]]) -> None:
+        super().__init__()
+        self.left = [OpenUpload(path, "id", int((NOW_S - age_s) * 1000)) for path, age_s in ages_s]
+
+    def uploads(self, folder: str) -> tuple[OpenUpload, ...]:
+        return tuple(upload for upload in self.left if upload.path.startswith(f"{folder}/"))
+
+    def abort(self, uploads: Sequence[OpenUpload]) -> None:
+        for upload in uploads:
+            self.left.remove(upload)
+
+
+def test_uploads_of_ours_that_began_more_than_a_day_ago_end() -> None:
+    files = ("r/checkpoints/_tmp/001-model/w~-0", "serving/14/w", "notes", "r/notes")
+    storage = Uploading([(f"s3a://b/t/{file}", LEFT_S + age_s) for file in files for age_s in (1, -1)])
+    storage.left.append(OpenUpload("s3a://b/t2/r/checkpoints/_tmp/001-model/w~-0", "id", 0))
+    ended = abort_left(storage, "s3a://b/t", is_of_a_name, NOW_S)
+    assert ended == ("s3a://b/t/r/checkpoints/_tmp/001-model/w~-0", "s3a://b/t/serving/14/w")
+    assert len(storage.left) == 7
+
+
+@pytest.mark.parametrize(
+    ("path", "is_ours"),
+    [
+        ("r/checkpoints/_tmp/001-model/weights~0-1", True),
+        ("r/logs/001-worker-0.log", True),
+        ("r/_objects/plan/rows.parquet~-0", True),
+        ("r/_plan-0123abcd/rows.parquet", True),
+        ("serving/_objects/CURRENT~-0", True),
+        ("serving/_staged-r-0123abcd/variables~-0", True),
+        ("serving/14/variables/variables", True),
+        ("serving/mine/variables", False),
+        ("serving/_staged-by-hand/variables", False),
+        ("_elsewhere/checkpoints/x", False),
+        ("r/mine", False),
+        ("r/mine/checkpoints/x", False),
+        ("index.html", False),
+        ("r", False),
+    ],
+)
+def test_what_is_written_below_a_names_folder_by_us_alone(path: str, is_ours: bool) -> None:
+    assert is_of_a_name(path) == is_ours

@@ -39,6 +39,38 @@ def test_it_was_lost(reason: str) -> None:
     assert not is_taken_back(reason)
 
 
+KILLED = """[2026-11-28 15:06:31.285]Container killed on request. Exit code is 137
+[2026-11-28 15:06:31.287]Container exited with a non-zero exit code 137.
+[2026-11-28 15:06:31.287]Killed by external signal
+"""
+MISSING = """[2026-11-28 15:06:31.285]Exception from container-launch.
+Exception message: Failed to start java: no such file.
+[2026-11-28 15:06:31.287]Container exited with a non-zero exit code 1. Error file: prelaunch.err.
+"""
+BAD = "Container from a bad node: container_1410901929263_0001_01_000004 on host: host2.lake.test. Exit status:"
+CAUSES = "Possible causes: Unknown executor exit code ({}) (died from signal 9?)"
+
+
+@pytest.mark.parametrize("causes", ["", f" {CAUSES}"], ids=["3.5", "4.1"])
+@pytest.mark.parametrize(
+    ("code", "diagnostics", "told"),
+    [
+        (137, KILLED, "its container ended with exit status 137: Killed by external signal."),
+        (
+            1,
+            MISSING,
+            "its container ended with exit status 1: Exception from container-launch. Exception message: Failed to "
+            "start java: no such file. Error file: prelaunch.err.",
+        ),
+        (50, "", "its container ended with exit status 50."),
+    ],
+    ids=["killed", "not started", "nothing"],
+)
+def test_the_end_of_a_container_is_told_in_a_line(causes: str, code: int, diagnostics: str, told: str) -> None:
+    said = why_removed(f"{BAD} {code}.{causes.format(code)} Diagnostics: {diagnostics}.")
+    assert (said, is_taken_back(said)) == (told, False)
+
+
 # As Spark 3.5 tells of a pod, with what it does not know, and as Spark 4 does.
 _OF_35 = """
 The executor with id 3 exited with exit code {code}.

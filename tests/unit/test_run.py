@@ -24,7 +24,7 @@ from sparktf.errors import DataError, NotStoredError, TimeUpError, Verdict
 from sparktf.knobs import KNOBS
 from sparktf.results.keep import Evaluation, KeepRule
 from sparktf.results.result import Application, EpochRows
-from sparktf.rundir import RunDirectory, checkpoint_name
+from sparktf.rundir import RunDirectory, checkpoint_name, writers_name
 from sparktf.sequence import Cursor
 from sparktf.storage.local import LocalStorage
 from sparktf.topology import NodeId, Role
@@ -163,6 +163,20 @@ def test_a_checkpoint_that_is_whole_after_a_later_one_is_not_told_as_the_last(tm
         uploaded = Uploaded(attempt=1, node=CHIEF, step=step, epoch=0, done=(), keras="keras")
         committer.commit(Commit(Save(uploaded, Cursor()), CheckpointRecord(), {}))
     assert (committer.step, committer.checkpoint) == (6, rundir.checkpoint(6))
+
+
+def test_a_checkpoint_that_a_later_leader_stores_again_is_committed_once(tmp_path: Path) -> None:
+    lake = write_lake(tmp_path / "lake", [ROWS])
+    rundir = RunDirectory(str(tmp_path / "runs"), "t", "r")
+    config, warned = pretend_config(lake, tmp_path / "runs"), list[str]()
+    committer = Committer(config, LocalStorage(), rundir, plan_lake(lake), warned.append, clock=SetClock())
+    committer.fence(lambda after: after + 1)
+    for leader in range(2):
+        folder = writers_name(checkpoint_name(6), NodeId(role=Role.WORKER, index=leader), 0)
+        Path(rundir.staged(1, folder)).mkdir(parents=True)
+        uploaded = Uploaded(attempt=1, node=CHIEF, step=6, epoch=0, done=(), keras="keras", folder=folder)
+        committer.commit(Commit(Save(uploaded, Cursor()), CheckpointRecord(), {}))
+    assert (warned, committer.checkpoint) == ([], rundir.checkpoint(6))
 
 
 def test_rows_that_were_replayed_before_a_checkpoint_still_count_after_it(tmp_path: Path) -> None:

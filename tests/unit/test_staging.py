@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 from lakes import array, deal, id_table, plan_lake, write_lake
 
-from sparktf.errors import RefusedError
+from sparktf.errors import PeerLostError, RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.channel.held import SPLIT_SPAN
@@ -527,3 +528,82 @@ class TestTakingWithoutWaiting:
         node.fill([10], epoch=1)
         assert next(parts) is None
         assert sorted(node.ids()) == list(range(10))
+
+
+class TestTheRestOfAnEpoch:
+    """What the next generation of a gang takes in, after the loss of a member."""
+
+    SIZES = (90, 0, 40, 130, 7)
+
+    def begin(self, node: Node, generation: int, done: Sequence[Interval], *, keep: bool = False) -> None:
+        node.staging.begin(0, done, keep=keep, again=False, generation=generation, rest=True)
+
+    def offer(self, node: Node, split: int, generation: int) -> bool:
+        """Offers a split as a feeder does; returns whether it had to be computed."""
+        rows, staging = self.SIZES[split], node.staging
+        if staging.admit(0, split, 0, generation) is not None:
+            staging.queue_again(0, split, 0, (), generation=generation)
+            staging.queue_again(0, split, 0, (), generation=generation)  # the feeder is run again
+            return False
+        staged = node.stage(sum(self.SIZES[:split]), rows)
+        assert staging.seal(0, split, staged, "unix", generation=generation) == rows
+        return True
+
+    @pytest.mark.parametrize("keep", [True, False])
+    @pytest.mark.parametrize("read", [0, 1, 25, 90, 100, 170, 267])
+    def test_has_each_row_once_that_is_not_trained(self, node: Node, keep: bool, read: int) -> None:
+        node.begin(0, keep=keep)
+        node.fill(self.SIZES)
+        with node.feed() as feed:
+            trained, done = ids_of(feed, read) if read else [], feed.consumed(read)
+            feed.next_rows(10)  # handed out, but the update was not made
+        for generation in (2, 3):
+            self.begin(node, generation, done, keep=keep)
+            assert node.staging.next(0.0) is None, "nothing waits before it is offered"
+            computed = [split for split in range(len(self.SIZES)) if self.offer(node, split, generation)]
+            assert not (keep and computed), "what was kept need not be computed again"
+        assert sorted([*trained, *node.ids()]) == list(range(sum(self.SIZES)))
+        node.begin(1)
+        assert node.memory_left()
+
+    def test_is_not_computed_again_where_a_part_of_a_split_has_not_been_read(self, node: Node) -> None:
+        node.fill(self.SIZES)
+        self.begin(node, 2, ())
+        assert [self.offer(node, split, 2) for split in (0, 1, 2)] == [False, True, False]
+
+    def test_has_no_row_that_comes_for_an_earlier_generation(self, node: Node) -> None:
+        late = node.stage(0, 90)
+        node.seal(2, 90, 40)
+        given = node.staging.give(0)
+        self.begin(node, 2, ())
+        calls: list[Callable[[], object]] = [
+            lambda: node.staging.admit(0, 0),
+            lambda: node.staging.end(0, 0, node.stage(0, 90)),
+            lambda: node.staging.seal(0, 0, late, "unix"),
+        ]
+        for call in calls:
+            with pytest.raises(RefusedError, match="epoch 0 of train is over"):
+                call()
+        node.staging.accept(0, 0, 0, 40, node.stage(0, 40), (0, 1))
+        node.staging.queue_again(0, 2, 0, ())
+        assert given is None, "feeders do not wait"
+        assert node.staging.give(0) is None
+        assert node.ids() == []
+
+    def test_is_not_offered_before_it_has_begun(self, node: Node) -> None:
+        admitted: list[int | None] = []
+        waiting = threading.Thread(target=lambda: admitted.append(node.staging.admit(0, 0, 0, 2)))
+        waiting.start()
+        waiting.join(0.05)
+        assert waiting.is_alive()
+        self.begin(node, 2, ())
+        waiting.join(WAIT_S)
+        assert admitted == [None]
+
+
+def test_who_waits_for_rows_is_told_why_none_will_come(node: Node) -> None:
+    with node.feed(lambda: True) as feed, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(feed.next_rows, 10)
+        feed.stop(PeerLostError("generation 1 of the gang is over"))
+        with pytest.raises(PeerLostError, match="generation 1 of the gang is over"):
+            waiting.result(WAIT_S)

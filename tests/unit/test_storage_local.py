@@ -8,8 +8,10 @@ import resource
 import shutil
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 
 import pytest
 from storage_contract import StorageContract
@@ -19,6 +21,7 @@ from sparktf.storage import local
 from sparktf.storage.base import FileEntry, Storage
 from sparktf.storage.file_systems import normalise, open_storage
 from sparktf.storage.local import LocalStorage, storage_errors
+from sparktf.storage.transactions.head import FolderHead
 
 
 @pytest.fixture
@@ -97,6 +100,30 @@ class TestReading:
         expected = (FileEntry(f"{tmp_path}/a", 3, False, 1), FileEntry(f"{tmp_path}/b", 0, True, 2))
         assert storage.list(str(tmp_path)) == storage.list(f"file://{tmp_path}") == expected
         assert storage.stat(f"{tmp_path}/b") == expected[1]
+
+    def test_a_listing_is_of_one_moment_and_shows_no_gap_while_one_entry_takes_the_place_of_another(
+        self, storage: Storage, tmp_path: Path
+    ) -> None:
+        # Shown by a head: who takes an older edition for the newest one owns a run that another one owns.
+        head, done = FolderHead(storage, f"{tmp_path}/h", "content"), Event()
+        head.swap(head.read(), b"0")
+
+        def numbers_seen() -> list[int]:
+            seen = [head.newest()]
+            while not done.is_set():
+                seen.append(head.newest())
+            return seen
+
+        with ThreadPoolExecutor(2) as pool:
+            readers = [pool.submit(numbers_seen) for _ in range(2)]
+            try:
+                for number in range(1, 401):
+                    head.swap(head.read(), str(number).encode())
+            finally:
+                done.set()
+        for reader in readers:
+            assert reader.result() == sorted(reader.result())
+        assert head.newest() == 401
 
 
 class TestWriting:

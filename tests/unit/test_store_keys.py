@@ -93,16 +93,29 @@ def test_an_account_on_azure_is_known_by_hadoops_keys(properties: dict[str, str]
     assert {key: value for key, value in found.items() if key != "account_name"} == expected
 
 
+PLAIN = {"fs.azure.always.use.https": "false"}
+THERE = {"fs.azure.abfs.endpoint": "127.0.0.1:10000"}
+
+
 @pytest.mark.parametrize(
-    ("root", "endpoint"),
+    ("root", "properties", "endpoint"),
     [
-        (f"abfss://c@{ACCOUNT}", None),
-        ("abfss://c@acct.dfs.core.chinacloudapi.cn", "https://acct.blob.core.chinacloudapi.cn"),
-        ("abfs://c@acct.127.0.0.1:10000", "http://127.0.0.1:10000/acct"),
+        (f"abfss://c@{ACCOUNT}", {}, None),
+        (f"abfs://c@{ACCOUNT}", {}, None),
+        ("abfss://c@acct.dfs.core.chinacloudapi.cn", {}, "https://acct.blob.core.chinacloudapi.cn"),
+        ("abfs://c@acct.dfs.core.chinacloudapi.cn", {}, "https://acct.blob.core.chinacloudapi.cn"),
+        ("abfs://c@acct.dfs.core.chinacloudapi.cn", PLAIN, "http://acct.blob.core.chinacloudapi.cn"),
+        ("abfs://c@acct.dfs.core.windows.net", THERE, "https://127.0.0.1:10000/acct"),
+        ("abfss://c@acct.dfs.core.windows.net", PLAIN | THERE, "https://127.0.0.1:10000/acct"),
+        ("abfs://c@acct.dfs.core.windows.net", PLAIN | THERE, "http://127.0.0.1:10000/acct"),
+        # As Hadoop has it: what names no port is no address.
+        ("abfs://c@acct.dfs.core.windows.net", {"fs.azure.abfs.endpoint": "elsewhere"}, None),
     ],
 )
-def test_an_account_elsewhere_is_reached_there(root: str, endpoint: str | None) -> None:
-    assert azure_config(container_of(root), {}).get("endpoint") == endpoint
+def test_an_account_elsewhere_is_reached_there_and_by_tls_unless_it_is_turned_off(
+    root: str, properties: dict[str, str], endpoint: str | None
+) -> None:
+    assert azure_config(container_of(root), properties).get("endpoint") == endpoint
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparktf.config.load import parse_config
+from sparktf.driver.spark.allowed_losses import LOSSES, missing_losses
 from sparktf.errors import ConfigError, PreflightError
 from sparktf.submit.environment import Programs, spark_environment, with_proxy_user
 from sparktf.submit.line import ScoringJob, Shipment, private_settings, show_line, submit_line
@@ -78,6 +79,32 @@ def test_a_job_that_scores_has_executors_for_its_workers_and_sparks_own_patience
     assert show_line(line) + "\n" == (GOLDEN / "submit_predict.txt").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("settings", "allowed"),
+    [
+        ((), str(LOSSES)),
+        (("cluster.collectives=sparktf",), str(LOSSES)),
+        (("cluster.strategy=parameter_server", "cluster.ps=1"), str(LOSSES)),
+        (("cluster.collectives=tensorflow",), None),
+        (("cluster.workers=1",), None),
+    ],
+)
+def test_where_losses_cost_no_attempt_spark_is_told_to_allow_many_of_them(
+    settings: tuple[str, ...], allowed: str | None
+) -> None:
+    line = submit_line(parse_config(CONFIG, settings), SHIPMENT, None, PROGRAMS)
+    given = dict(word.partition("=")[::2] for word in line if word.startswith("spark."))
+    assert given.get("spark.task.maxFailures") == allowed
+
+
+def test_an_application_that_was_submitted_without_them_gets_them_unless_somebody_chose_others() -> None:
+    config = parse_config(CONFIG)
+    both = {"spark.task.maxFailures": str(LOSSES), "spark.executor.maxNumFailures": str(4 * LOSSES)}
+    assert missing_losses(config, {"spark.executor.memory"}) == both
+    assert missing_losses(config, {"spark.task.maxFailures"}) == {"spark.executor.maxNumFailures": str(4 * LOSSES)}
+    assert missing_losses(parse_config(CONFIG, ["cluster.workers=1"]), ()) == {}
+
+
 def test_a_run_without_a_name_is_named_by_yarn() -> None:
     assert "--run-id" not in submit_line(parse_config(CONFIG), SHIPMENT, None, PROGRAMS)
 
@@ -98,13 +125,27 @@ PASSED_ON = {
 }
 
 
+TO_PODS = {
+    "spark.executor.resource.gpu.amount": "1",
+    "spark.executor.resource.gpu.vendor": "nvidia.com",
+    "spark.executor.resource.gpu.discoveryScript": "/opt/sparktf/gpus.sh",
+    "spark.task.resource.gpu.amount": "1",
+    "spark.kubernetes.executor.podTemplateFile": "tolerations.yaml",
+    "spark.kubernetes.executor.node.selector.accelerator": "a100",
+    "spark.kubernetes.driver.secretKeyRef.AWS_ACCESS_KEY_ID": "store:id",
+}
+
+
 @pytest.mark.parametrize("mode", ["cluster", "client"])
-def test_what_only_yarn_understands_is_passed_on_as_it_is(mode: str) -> None:
-    config = parse_config(CONFIG, [f"submit.deploy_mode={mode}"])
-    submit = config.submit.model_copy(update={"conf": PASSED_ON})
-    line = submit_line(config.model_copy(update={"submit": submit}), SHIPMENT, None, PROGRAMS)
+@pytest.mark.parametrize(("master", "given"), [("yarn", PASSED_ON), ("kubernetes", TO_PODS)])
+def test_what_only_the_cluster_understands_is_passed_on_as_it_is(mode: str, master: str, given: dict[str, str]) -> None:
+    config = parse_config(CONFIG, [*(CASES["kubernetes"] if master != "yarn" else ()), f"submit.deploy_mode={mode}"])
+    submit = config.submit.model_copy(update={"conf": given})
+    config = config.model_copy(update={"submit": submit})
+    line = submit_line(config, SHIPMENT, None, PROGRAMS)
     settings = [line[i + 1] for i, part in enumerate(line) if part == "--conf"]
-    assert [s for s in settings if s.partition("=")[0] in PASSED_ON] == [f"{k}={v}" for k, v in PASSED_ON.items()]
+    passed = {key: value for key, _, value in (s.partition("=") for s in settings) if key in given}
+    assert {**passed, **private_settings(config)} == given
 
 
 def test_a_setting_of_the_users_own_wins_and_stands_once() -> None:

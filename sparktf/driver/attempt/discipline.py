@@ -30,6 +30,10 @@ class GoOn(NamedTuple):
     """The attempt goes on without it."""
 
 
+class Leave(NamedTuple):
+    """The attempt goes on: the other members of its gang regroup without it."""
+
+
 class Share(NamedTuple):
     """A node's part of an epoch: its number, from 0 on, among the nodes to which the epoch is dealt."""
 
@@ -39,6 +43,9 @@ class Share(NamedTuple):
 
 class Discipline(Protocol):
     """Answers for one strategy; has no state, and is asked under the lock."""
+
+    def follows(self, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        """Returns the nodes that get another trainer where they lose theirs and the attempt goes on."""
 
     def deal(self, request: AssignmentRequest, members: Members) -> Share:
         """Returns the part of an epoch of the node that asks. Raises `RefusedError` if it has none."""
@@ -55,7 +62,7 @@ class Discipline(Protocol):
     def fed(self, stream: Stream, nodes: Iterable[NodeId]) -> tuple[NodeId, ...]:
         """Returns the nodes that take the rows of a stream that Spark feeds."""
 
-    def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
+    def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | Leave | GoOn:
         """Returns the consequence of a trainer's failure, end or silence."""
 
     def saved(self, uploads: Mapping[NodeId, Uploaded], members: Members, start: Start) -> Save | None:

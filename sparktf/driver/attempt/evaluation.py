@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from sparktf.driver.attempt.discipline import Discipline, Fail, GoOn, Replace, Share
+from sparktf.driver.attempt.discipline import Discipline, Fail, GoOn, Leave, Replace, Share
 from sparktf.driver.attempt.losses import FRUITLESS, Vacancy
 from sparktf.driver.attempt.members import Members, Trainer, have_met
 from sparktf.driver.attempt.saves import Save, Start
@@ -65,7 +65,7 @@ class Evaluating:
         """See `Discipline`. The evaluator reads files."""
         return self.trains.fed(stream, (node for node in nodes if node != self.node))
 
-    def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | GoOn:
+    def on_loss(self, member: Trainer, record: ErrorRecord, members: Members) -> Fail | Replace | Leave | GoOn:
         """See `Discipline`. The evaluator is replaced, once all nodes were ready: no node waits for it.
 
         Its successor would raise the same error. Once the training is done, no other node is needed.
@@ -107,7 +107,8 @@ class Evaluating:
 
     def vacant(self, vacancies: Collection[Vacancy]) -> tuple[Vacancy, ...]:
         """Returns the nodes that need another trainer, training nodes first; only those still needed."""
-        training = [] if self.is_trained else [vacancy for vacancy in vacancies if vacancy.node != self.node]
+        followed = self.trains.follows(vacancy.node for vacancy in vacancies if vacancy.node != self.node)
+        training = [] if self.is_trained else [vacancy for vacancy in vacancies if vacancy.node in followed]
         evaluating = [vacancy for vacancy in vacancies if vacancy.node == self.node and self.failed is None]
         return (*training, *evaluating)
 

@@ -60,7 +60,9 @@ class Failures:
         self.told: list[Failure] = []
 
     def note(self, failure: Failure) -> None:
-        self.told.append(failure)
+        """Notes one, unless another node has told the same."""
+        if failure.record not in [told.record for told in self.told]:
+            self.told.append(failure)
 
     def add_log(self, node: str, log: dict[str, Any]) -> bool:
         """Adds a process's exit code and log to its node's failures; returns whether there are any."""
@@ -82,6 +84,7 @@ class Lateness(NamedTuple):
     trainer: Trainer
     what: str
     since_s: float
+    stands_still: bool = False  # It is heard, and makes no progress
 
 
 def rhythm_of(config: JobConfig) -> Beats:
@@ -155,7 +158,7 @@ def late(
                     yield _silence(trainer, timeouts.heartbeat)
             elif trainer.node in movers and now_s - max(trainer.moved_s, since.fed_s) > timeouts.progress:
                 what = f"made no progress within timeouts.progress: {timeouts.progress:g} s"
-                yield Lateness(trainer, what, now_s)
+                yield Lateness(trainer, what, now_s, stands_still=True)
 
 
 def silent(trainers: Iterable[Trainer], now_s: float, silence_s: float) -> Iterator[Lateness]:
@@ -163,6 +166,21 @@ def silent(trainers: Iterable[Trainer], now_s: float, silence_s: float) -> Itera
     for trainer in trainers:
         if trainer.is_expected and now_s - trainer.heard_s > silence_s:
             yield _silence(trainer, silence_s)
+
+
+def gone(trainers: Iterable[Trainer], now_s: float, beat_s: float) -> Iterator[Lateness]:
+    """Yields those of some trainers that have ended: their peers have seen that, and nothing is heard of them.
+
+    One that lives, and closes its connections since it has lost somebody itself, says so at once.
+
+    Args:
+        trainers: Those that have closed their connections.
+        beat_s: Interval of their heartbeats.
+    """
+    silence_s = KNOBS.closed_beats * beat_s
+    for trainer in trainers:
+        if trainer.is_at_work and now_s - trainer.heard_s > silence_s:
+            yield Lateness(trainer, f"has closed its connections, and was silent for {silence_s:g} s", trainer.heard_s)
 
 
 def left_behind(trainers: Iterable[Trainer], now: Now, fed_s: float, timeouts: TimeoutsConfig) -> ErrorRecord | None:

@@ -30,17 +30,26 @@ class Vacancy(NamedTuple):
 class Losses:
     """The losses of an attempt that went on, in the order in which they were noticed."""
 
-    def __init__(self, workers: Collection[NodeId], config: JobConfig, fruitful: Callable[[NodeId], int]) -> None:
+    def __init__(
+        self,
+        workers: Collection[NodeId],
+        config: JobConfig,
+        fruitful: Callable[[NodeId], int],
+        *,
+        least: int | None = None,
+    ) -> None:
         """Begins without losses.
 
         Args:
             workers: The nodes whose trainers train, of which it can do without some.
             fruitful: Returns the last incarnation of a node that has trained rows; -1 for none.
+            least: The number that it needs. Default: as the configuration says.
         """
         self._workers = workers
         # An update of several gradients would wait for the gradient of a missing worker.
         all_needed = config.train.replicas_to_aggregate is not None
-        self._least = len(workers) if all_needed else min(config.cluster.min_workers, len(workers))
+        fewest = len(workers) if all_needed else min(config.cluster.min_workers, len(workers))
+        self._least = fewest if least is None else least
         self._fruitful = fruitful
         self._noted: dict[tuple[NodeId, int], Failure] = {}
         self._unfollowed: dict[tuple[NodeId, int], str] = {}
@@ -51,15 +60,15 @@ class Losses:
         """The cause of each loss, and why a stand-in took the place instead of a successor."""
         return [_with(loss.record, self._unfollowed.get(key, "")) for key, loss in self._noted.items()]
 
-    def may_hold_up(self, heard_s: float, members: Members, now_s: float, timeouts: TimeoutsConfig) -> bool:
-        """Returns whether the coordinator may be silent because it waits for a worker.
+    def may_hold_up(self, reporter: Trainer, members: Members, now_s: float, timeouts: TimeoutsConfig) -> bool:
+        """Returns whether a coordinator may be silent because it waits for a worker; a worker waits for none.
 
         TFE_ContextAddFunction waits for all of them, under Python's lock: a coordinator that traces a function while
         one is frozen is silent until that one is ended, which breaks the connection.
-
-        Args:
-            heard_s: When the coordinator was last heard.
         """
+        if reporter.node in self._workers:
+            return False
+        heard_s = reporter.heard_s
         workers = [members[node] for node in self._workers]
         # One that fell silent first is not heard after it, but for a beat that was under way.
         if any(worker.is_at_work and worker.heard_s < heard_s + timeouts.heartbeat / 3 for worker in workers):
@@ -86,6 +95,19 @@ class Losses:
     def has(self, trainer: Trainer) -> bool:
         """Whether this trainer is lost."""
         return (trainer.node, trainer.incarnation) in self._noted
+
+    def record_of(self, trainer: Trainer) -> ErrorRecord | None:
+        """Returns why this trainer is lost; None if it is not."""
+        known = self._noted.get((trainer.node, trainer.incarnation))
+        return None if known is None else known.record
+
+    def last_of(self, node: NodeId) -> ErrorRecord | None:
+        """Returns why the last trainer of a node that is lost is so, whoever follows it; None without any."""
+        return next((loss.record for (of, _), loss in reversed(self._noted.items()) if of == node), None)
+
+    def cause_of(self, node: NodeId, incarnation: int) -> str:
+        """Returns why a trainer was lost that is noted here."""
+        return self._noted[node, incarnation].record.message
 
     def is_unexplained(self, trainer: Trainer) -> bool:
         """Whether this trainer is lost, and only its silence is known."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from sparktf.driver.lifecycle import TRAINER, TrainerEvent, TrainerState, step
 from sparktf.errors import RefusedError
+from sparktf.results.pace import UpdatePace
 from sparktf.results.usage import Usage
 from sparktf.topology import NodeId
 from sparktf.wire.control import Heartbeat, Progress, Ready
@@ -32,6 +33,8 @@ class Trainer:
     finished: Finished | None = None
     usage: Usage | None = None  # Of its node's processes in the attempt, if they report it
     told: Usage | None = None  # The last report of its own process
+    pace: UpdatePace | None = None  # Of its own process's updates, if it reports that; `past` is that of earlier ones
+    past: UpdatePace | None = None
     met: bool = False  # An earlier trainer of its node was ready
     jvm: str = ""  # Identity of its executor, at first
 
@@ -52,6 +55,8 @@ class Trainer:
     def beat(self, beat: Heartbeat, *, trains: bool) -> None:
         """Notes its progress and usage; `trains`: the gang has trained since the beat before."""
         self.advance(beat.progress)
+        if beat.pace is not None and (self.pace is None or beat.pace.updates >= self.pace.updates):
+            self.pace = beat.pace
         if beat.usage is not None:
             self.use(beat.usage, trains=trains)
 
@@ -75,8 +80,15 @@ class Trainer:
             incarnation=self.incarnation + 1,
             address=address,
             usage=self.usage,
+            past=self.whole_pace,
             met=self.has_met,
         )
+
+    @property
+    def whole_pace(self) -> UpdatePace | None:
+        """The updates of all its node's processes in the attempt."""
+        known = [pace for pace in (self.past, self.pace) if pace is not None]
+        return sum(known[1:], known[0]) if known else None
 
     @property
     def has_met(self) -> bool:

@@ -22,6 +22,7 @@ class Start(NamedTuple):
     rows_replayed: int = 0
     splits: Mapping[int, int] = MappingProxyType({})  # Rows of the splits of that epoch that Spark had fed before
     restore: Restore | None = None  # The checkpoint that it goes on from
+    outlives_losses: bool = False  # Its synchronous gang goes on without a member that is lost
 
     @property
     def rows(self) -> tuple[int, int, int]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from sparktf.config.job import JobConfig
+from sparktf.config.job import WITHOUT_GENERATIONS, JobConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.gang.seating import Seating
 from sparktf.driver.gang.site import Site
+from sparktf.errors import ConfigError
 from sparktf.wire.trainer_spec import Collectives
 
 
@@ -28,6 +29,10 @@ def choose_collectives(seating: Seating, config: JobConfig, site: Site, say: Cal
     if not cluster.traits.several_workers or cluster.traits.has_servers or len(seating.workers) == 1:
         return Chosen("tensorflow", "")
     chosen = chosen_for(cluster, is_loop=site.is_loop(config), gpus=seating.gpus)
+    if config.train.min_workers > 1 and chosen.collectives != "sparktf":
+        raise ConfigError(
+            f"train.min_workers: {config.train.min_workers} {WITHOUT_GENERATIONS} ({chosen.why_collectives})"
+        )
     name = {"sparktf": "sparktf", "tensorflow": "TensorFlow"}[chosen.collectives]
     say(f"gradients are summed by {name}: {chosen.why_collectives}")
     return chosen

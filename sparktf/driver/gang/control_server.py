@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pyarrow import flight
 from pydantic import ValidationError
@@ -15,6 +15,8 @@ from pydantic import ValidationError
 from sparktf.config.job import SecurityConfig
 from sparktf.driver.gang.site import Handler
 from sparktf.errors import RefusedError, SparkTFError
+from sparktf.knobs import KNOBS
+from sparktf.message import Message
 from sparktf.process.ports import LOOPBACK
 from sparktf.told import log_of
 from sparktf.wire.certificates import new_tls_material
@@ -87,13 +89,25 @@ class ControlServer(flight.FlightServerBase):  # type: ignore[misc]
             _log.warning("refused a malformed %s from %s: %d errors", action.type, peer, e.error_count())
             raise flight.FlightUnauthorizedError(f"malformed {action.type}") from None
         try:
-            answer = known.answer(request)
+            answer = _answered(known, request)
         except RefusedError as e:
             raise flight.FlightUnauthorizedError(str(e)) from None
         except SparkTFError as e:
             _log.warning("%s from %s failed: %s", action.type, peer, e)
             raise flight.FlightServerError(str(e)) from None
         yield flight.Result(answer.model_dump_json().encode())
+
+
+def _answered(handler: Handler, request: Any) -> Message:
+    """Returns the answer to a request; where it is not known yet, the one after a change, or after a while."""
+    if handler.later is None:
+        return handler.answer(request)
+    changes = handler.later.changes()
+    number = changes.read()
+    answer = handler.answer(request)
+    if not handler.later.is_known(answer) and changes.await_after(number, KNOBS.regroup_s):
+        return handler.answer(request)  # as if it came only now
+    return answer
 
 
 class LocalControlServer(ControlServer):

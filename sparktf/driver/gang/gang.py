@@ -10,7 +10,7 @@ from rich.console import Console
 from sparktf.config.job import JobConfig
 from sparktf.console.console import Display
 from sparktf.driver.attempt.attempt import Attempt
-from sparktf.driver.attempt.feeding import Feeders
+from sparktf.driver.attempt.feeding import Feeders, FeedJob
 from sparktf.driver.attempt.health import rhythm_of
 from sparktf.driver.attempt.restart import Why
 from sparktf.driver.gang.placement import best_nodes
@@ -21,7 +21,6 @@ from sparktf.driver.lifecycle import GANG, GangEvent, GangState, step
 from sparktf.driver.plan.plan import Plan
 from sparktf.errors import LifecycleError, RunInterruptedError
 from sparktf.executor.feeder import FeederSettings
-from sparktf.sequence import Stream
 from sparktf.wire.trainer_spec import TrainerSpec
 
 
@@ -138,15 +137,18 @@ class Gang(Reserved):
             self._dispatcher.attempt = attempt
             self.roster.start(specs)
 
-    def feed(self, config: JobConfig, plan: Plan, attempt: int, stream: Stream, epoch: int, turn: int) -> Feeders:
-        """Has Spark feed a stream in an epoch to the nodes of an attempt, for the given turn.
+    def feed(self, config: JobConfig, plan: Plan, attempt: int, job: FeedJob) -> Feeders:
+        """Has Spark feed a stream in an epoch to the nodes of an attempt.
 
         Raises:
             LifecycleError: there are no agents yet.
         """
         if self._server is None:
             raise LifecycleError("feeders start after the agents")
-        settings = FeederSettings(self._server.access(), attempt, stream, epoch, config.timeouts.driver_lost, turn)
+        patience_s = config.timeouts.driver_lost
+        settings = FeederSettings(
+            self._server.access(), attempt, job.stream, job.epoch, patience_s, job.turn, job.generation
+        )
         return self.site.feed(config, plan, settings, self.wake)
 
     def end_attempt(self, attempt: Attempt, limit_s: float) -> bool:

@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 from sparktf.driver.attempt.attempt import Attempt
 from sparktf.driver.attempt.crew import Crew
+from sparktf.driver.attempt.event_count import EventCount
 from sparktf.driver.attempt.functions import Functions
 from sparktf.driver.gang.roster import Roster
-from sparktf.driver.gang.site import Handler
+from sparktf.driver.gang.site import Handler, Later
 from sparktf.errors import RefusedError
 from sparktf.message import Message
 from sparktf.wire.control import (
@@ -38,6 +39,7 @@ from sparktf.wire.control import (
 from sparktf.wire.data import LeaseRequest, Sealed, WorkRequest
 from sparktf.wire.guest import DealRequest
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest, Fetched
+from sparktf.wire.regrouping import Left, Regrouped
 from sparktf.wire.restore import NextCommitRequest
 from sparktf.wire.sender import NodeMessage
 from sparktf.wire.uploads import Finished, Uploaded
@@ -104,7 +106,15 @@ class Dispatcher:
             Action.TRAINER_EXITED: Handler(TrainerExited, self._trainer_exited),
             Action.HEARTBEAT: Handler(Heartbeat, self._heartbeat),
             # A share is the same each time, and those of a large plan are too large to be kept.
-            Action.ASSIGNMENT: Handler(AssignmentRequest, self._assignment),
+            Action.ASSIGNMENT: Handler(
+                AssignmentRequest, self._assignment, Later(lambda said: not said.is_early, self._turns)
+            ),
+            # Each time it is asked anew; what it tells is the same.
+            Action.LEFT: Handler(
+                Left,
+                lambda m: self._locked(self._training().left, m),
+                Later(lambda said: said.generation is not None, self._turns),
+            ),
             Action.LEASE: Handler(LeaseRequest, lambda m: self._locked(self._training().lease, m)),
             Action.DEAL: Handler(DealRequest, lambda m: self._locked(self._of(Functions).deal, m)),
             **{action: Handler(kind, partial(self._once, action, serve)) for action, kind, serve in self._of_nodes()},
@@ -125,6 +135,7 @@ class Dispatcher:
             (Action.PRINTED, Printed, lambda m: self._locked(self._training().has_printed, m)),
             (Action.LEASE_BLOCKS, BlockLeaseRequest, self._lease_blocks),
             (Action.FETCHED, Fetched, lambda m: self._locked(self._training().fetched, m)),
+            (Action.REGROUPED, Regrouped, lambda m: self._locked(self._training().regrouped, m)),
             (Action.NEXT_COMMIT, NextCommitRequest, lambda m: self._locked(self._training().next_commit, m)),
         ]
 
@@ -141,6 +152,9 @@ class Dispatcher:
         if self.attempt is None:
             raise RefusedError("no attempt is under way")
         return self.attempt
+
+    def _turns(self) -> EventCount:
+        return self._training().reporters.turns
 
     def _training(self) -> Attempt:
         return self._of(Attempt)

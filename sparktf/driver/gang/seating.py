@@ -16,6 +16,8 @@ from sparktf.driver.attempt.rows.accounting import inputs
 from sparktf.driver.gang.placement import HostNbytes, apart, best_nodes, seats
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.plan.plan import NODES
+from sparktf.results.outlived import replay_end
+from sparktf.results.pace import NodePace
 from sparktf.results.result import AttemptResult, NodeResult
 from sparktf.results.usage import Usage
 from sparktf.sequence import Cursor
@@ -121,6 +123,7 @@ class Seating:
                 input=read[node],
                 made=made.get(node),
                 usage=attempt.trainers[node].usage,
+                pace=NodePace.of(attempt.trainers[node].whole_pace),
             )
             for node, agent, known in zip(self.members, self.agents, facts, strict=True)
         )
@@ -169,6 +172,9 @@ def attempt_result(
         root_cause=root_cause(attempt.failures) if attempt.failures else None,
         failures=tuple(attempt.failures),
         losses=tuple(attempt.losses.records),
+        outlived=attempt.outlived,
+        slow=tuple(attempt.slow),
+        replay_end=replay_end(attempt.outlived, rebalances=leader.config.data.rebalance),
         nodes=nodes,
         collectives=leader.summed_by,
         advice=_advice(attempt, server_nbytes),

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from sparktf.clock import Clock
 from sparktf.config.job import JobConfig
+from sparktf.driver.attempt.event_count import EventCount
 from sparktf.driver.attempt.feeding import Feeders
 from sparktf.driver.gang.roster import AgentRecord, ExecutorFacts
 from sparktf.driver.plan.plan import Plan
@@ -26,11 +27,22 @@ Put = Callable[[str, bytes], None]
 """Writes a small file of the run, as its owner: `Fence.put`."""
 
 
+class Later(NamedTuple):
+    """Answers that may not be known yet: a server that can wait answers once more when something has changed.
+
+    Thousands of nodes may ask at once. Each asks again after `KNOBS.regroup_s`, so that nothing rests on the wait.
+    """
+
+    is_known: Callable[[Any], bool]  # Of an answer
+    changes: Callable[[], EventCount]  # After which it may be another one
+
+
 class Handler(NamedTuple):
     """Answers one action; from any thread."""
 
     request: type[Message]
     answer: Callable[[Any], Message]
+    later: Later | None = None
 
 
 class Server(Protocol):

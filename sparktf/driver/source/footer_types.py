@@ -50,7 +50,7 @@ def footer_types(
         CorruptFileError: the first file is damaged.
         StorageError: the storage failed.
     """
-    if not plan.files or any(spark.conf.get(key, default) != default for key, default in _DEFAULTS.items()):
+    if not plan.files or not types_are_default(spark):
         return None
     partitions = dict(zip(plan.spec.partition_columns, plan.spec.partition_types, strict=True))
     file = open_file(file_systems.open(plan.files[0]), plan.files[0])
@@ -60,14 +60,20 @@ def footer_types(
         if name in plan.spec.untyped:  # the first file may have no value of it
             found[name] = type_of_ddl(plan.spec.untyped[name])
             continue
-        kind = _PARTITIONS.get(partitions[name]) if name in partitions else _type_in(file.metadata, in_file[name])
+        kind = _PARTITIONS.get(partitions[name]) if name in partitions else type_in_footer(file.metadata, in_file[name])
         if kind is None:
             return None
         found[name] = kind
     return found
 
 
-def _type_in(metadata: pq.FileMetaData, name: str) -> t.DataType | None:
+def types_are_default(spark: SparkSession) -> bool:
+    """Whether the session takes the types of Parquet files as Spark does by default."""
+    return all(spark.conf.get(key, default) == default for key, default in _DEFAULTS.items())
+
+
+def type_in_footer(metadata: pq.FileMetaData, name: str) -> t.DataType | None:
+    """Returns Spark's type of a column of a file; None where Spark has to be asked."""
     written = (metadata.metadata or {}).get(_SPARKS_OWN)
     if written is not None:
         fields = {field.name: field.dataType for field in t.StructType.fromJson(json.loads(written)).fields}

@@ -17,6 +17,7 @@ from sparktf.driver.plan.record_plan import IndexRecords, index_here
 from sparktf.driver.source.footer_types import footer_types
 from sparktf.driver.source.lake import PlannedFiles, read_lake
 from sparktf.driver.source.record_frame import index_by_spark, read_record_frame, record_frame_types
+from sparktf.driver.source.stored_frame import is_for_tasks, read_stored_frame
 from sparktf.feed.formats.format import PARQUET, TFRECORD, format_of
 from sparktf.feed.formats.record_file import RecordGroup
 from sparktf.storage.base import Storage
@@ -83,7 +84,10 @@ def index_with(spark: SparkSession, data: DataConfig) -> IndexRecords:
 def _parquet(
     spark: SparkSession, data: DataConfig, options: Mapping[str, str], files: PlannedFiles | None
 ) -> DataFrame:
-    return read_lake(spark, str(data.path), options, data.where, files)
+    path = str(data.path)
+    if is_for_tasks(spark, path) and not options:
+        return read_stored_frame(spark, path, data.where, files)
+    return read_lake(spark, path, options, data.where, files)
 
 
 def _records(

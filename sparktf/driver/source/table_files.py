@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from sparktf.driver.plan.field_ids import ids_in_table
 from sparktf.driver.plan.not_plain import NotPlainError
-from sparktf.driver.spark.jvm import Java, class_of, elements
-from sparktf.driver.spark.jvm_plans import iceberg_schemas
+from sparktf.driver.spark.jvm import Java, class_of
+from sparktf.driver.spark.jvm_plans import IcebergTask, iceberg_schemas, iceberg_tasks
 
 DELTA_FORMAT = "org.apache.spark.sql.delta.DeltaParquetFileFormat"
 DELTA_INDEX = "org.apache.spark.sql.delta.stats.PreparedDeltaFileIndex"
@@ -59,14 +59,11 @@ def iceberg_files(plan: Java) -> IcebergFiles:
     if not plan.runtimeFilters().isEmpty():
         raise NotPlainError("the plan has a filter that is known as it runs")
     nbytes, read = dict[str, int](), Counter[str]()
-    for partition in elements(plan.inputPartitions()):
-        for task in partition.taskGroup().tasks().toArray():
-            file = task.file()
-            path = str(file.location())
-            if path not in nbytes:
-                _check_iceberg_file(path, file, task)
-                nbytes[path] = int(file.fileSizeInBytes()) - _first_byte(file)
-            read[path] += int(task.length())
+    for task in iceberg_tasks(plan):
+        if task.path not in nbytes:
+            _check_iceberg_file(task)
+            nbytes[task.path] = task.file_nbytes - task.first_byte
+        read[task.path] += task.nbytes
     for path, whole in nbytes.items():
         if read[path] != whole:
             raise NotPlainError(f"the plan reads a part of {path}, or reads it twice")
@@ -74,17 +71,10 @@ def iceberg_files(plan: Java) -> IcebergFiles:
     return IcebergFiles(tuple(sorted(nbytes)), {name: i for name, i in scanned.items() if now.get(name) == i})
 
 
-def _first_byte(file: Java) -> int:
-    """Returns where Iceberg begins to read a file: behind the marks of Parquet, where it knows its row groups."""
-    offsets = file.splitOffsets()
-    return int(offsets.get(0)) if offsets is not None and not offsets.isEmpty() else 0
-
-
-def _check_iceberg_file(path: str, file: Java, task: Java) -> None:
-    if not task.deletes().isEmpty():
-        raise NotPlainError(f"the Iceberg table has delete files: rows that are deleted, but still in {path}")
-    form = str(file.format().toString())
-    if form != _PARQUET:
-        raise NotPlainError(f"{path} is a file of format {form}")
-    if file.keyMetadata() is not None:
-        raise NotPlainError(f"{path} is encrypted")
+def _check_iceberg_file(task: IcebergTask) -> None:
+    if task.has_deletes:
+        raise NotPlainError(f"the Iceberg table has delete files: rows that are deleted, but still in {task.path}")
+    if task.file_format != _PARQUET:
+        raise NotPlainError(f"{task.path} is a file of format {task.file_format}")
+    if task.is_encrypted:
+        raise NotPlainError(f"{task.path} is encrypted")

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from sparktf.config.job import JobConfig
 from sparktf.driver.plan.parquet_scan import ParquetScan
 from sparktf.driver.plan.partitions import Partitions
+from sparktf.driver.source.stored_frame import is_for_tasks, stored_table_frame
 from sparktf.driver.source.table_version import Moment, TableVersion
 from sparktf.driver.spark.application import file_systems_of
 from sparktf.driver.spark.jvm import has_class
@@ -45,7 +46,10 @@ class LoggedTable:
     field_ids: Mapping[str, int] | None = None  # See `ParquetScan`
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Returns its rows."""
+        """Returns its rows. Raises `ConfigError` where only Spark reads them, and has no client for their store."""
+        if is_for_tasks(spark, self.files[0]) and self.field_ids is None:
+            columns = StructType([field for field in self.schema if field.name not in self.partitions.names])
+            return stored_table_frame(spark, self.files, columns, self.partitions)
         reader = spark.read.schema(self.schema)
         return (reader if self.base is None else reader.option("basePath", self.base)).parquet(*self.files)
 

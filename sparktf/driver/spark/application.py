@@ -16,6 +16,7 @@ from sparktf.config.job import JobConfig
 from sparktf.config.nodes import ClusterConfig
 from sparktf.driver.spark import early_nursery
 from sparktf.driver.spark.allocation import is_dynamic
+from sparktf.driver.spark.allowed_losses import missing_losses
 from sparktf.driver.spark.catalog import catalog_settings
 from sparktf.driver.spark.driver_keys import DriverKeys, keys_for_job
 from sparktf.driver.spark.driver_tokens import credentials_of, tokens_for_job
@@ -83,8 +84,9 @@ def start_session(
     if not scores and master_of(conf.get("spark.master") or "").runs_in_driver:
         early_nursery.begin(config)
     tables = catalog_settings(conf) if asks_for_tables(config, scores=scores) else {}
+    losses = {} if scores else missing_losses(config, dict(conf.getAll()))
     builder = SparkSession.builder.appName(f"sparktf {config.name}")
-    for key, value in {**quiet, **tables, **(settings or {})}.items():
+    for key, value in {**quiet, **tables, **losses, **(settings or {})}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     ignore_interrupts()

@@ -34,6 +34,15 @@ _SAID_OF_POD = {
     "message": re.compile(r"following message: (?P<said>.+?)(?= The API gave|$)"),
     "container": re.compile(r"termination reason: (?P<said>\S+)"),
 }
+_CONTAINER = re.compile(
+    r"^Container from a bad node: \S+ on host: \S+ Exit status: (?P<code>-?\d+)\."
+    r"( Possible causes: .*?)? Diagnostics: (?P<said>.*)$"
+)
+_OF_CONTAINER_AGAIN = re.compile(
+    r"\[[\d: .-]+\]|Container killed on request\. Exit code is -?\d+|"
+    r"Container exited with a non-zero exit code -?\d+\."
+)
+"""What YARN's diagnostics have besides: the time of each line, and the exit code once more."""
 _NOTHING = ("N/A", "Error", "Completed")
 _MEMORY = re.compile(r"physical memory|OOMKilled|low on resource: memory")
 
@@ -66,7 +75,7 @@ def _executor(summary: ExecutorSummary) -> Executor:
 def why_removed(reason: str) -> str:
     """Returns Spark's reason for a removal in one line, with the setting of ours that would have helped."""
     line = " ".join(reason.split())
-    line = _of_pod(line) or line
+    line = _of_pod(line) or _of_container(line) or line
     if _MEMORY.search(line):
         line += " In sparktf's configuration that is cluster.trainer_memory_mib."
     return line
@@ -82,6 +91,15 @@ def _of_pod(line: str) -> str:
     told = {key: pattern.search(line) for key, pattern in _SAID_OF_POD.items()}
     words = [match["said"] for match in told.values() if match is not None and match["said"] not in _NOTHING]
     return f"its pod ended with exit code {found['code']}{': ' if words else ''}{': '.join(words)}".rstrip(".") + "."
+
+
+def _of_container(line: str) -> str:
+    """Returns in a few words what Spark tells of the end of YARN's container in a page; "" if it is of none."""
+    found = _CONTAINER.search(line)
+    if found is None:
+        return ""
+    said = " ".join(_OF_CONTAINER_AGAIN.sub("", found["said"]).split()).rstrip(" .")
+    return f"its container ended with exit status {found['code']}{': ' if said else ''}{said}."
 
 
 def is_taken_back(reason: str) -> bool:

@@ -6,7 +6,7 @@ An agent asks Spark for whole GPUs, and its trainer sees the addresses that Spar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sparktf.config.nodes import ClusterConfig
@@ -14,6 +14,13 @@ from sparktf.driver.spark.allocation import is_dynamic
 from sparktf.errors import PreflightError
 
 OF_EXECUTOR, OF_TASK = "spark.executor.resource.gpu.amount", "spark.task.resource.gpu.amount"
+SCRIPT, VENDOR = "spark.executor.resource.gpu.discoveryScript", "spark.executor.resource.gpu.vendor"
+_PLUGIN = "spark.resources.discoveryPlugin"
+_OTHERWISE = {
+    SCRIPT: "executors do not find their GPUs, and end: set it to a script of theirs that prints the addresses",
+    VENDOR: "Spark makes no pods: set it to the domain of the device plugin, e.g. nvidia.com",
+}
+"""Setting that a master may need -> what follows without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +54,18 @@ def gpus_of(settings: Mapping[str, str]) -> Gpus | None:
 
 
 def check_gpus(
-    settings: Mapping[str, str], cluster: ClusterConfig, executors: int | None = None, *, is_fed: bool = False
+    settings: Mapping[str, str],
+    cluster: ClusterConfig,
+    executors: int | None = None,
+    *,
+    needs: Sequence[str] = (),
+    is_fed: bool = False,
 ) -> None:
     """Refuses GPUs that the nodes would not get.
 
     Args:
         executors: How many the application has; None if unknown.
+        needs: Settings without which the master's executors would have none.
         is_fed: Whether Spark's own tasks feed the nodes.
 
     Raises:
@@ -66,6 +79,9 @@ def check_gpus(
                 "spark.executor.resource.gpu.discoveryScript, or leave it out"
             )
         return
+    for key in needs:
+        if not settings.get(key) and not (key == SCRIPT and settings.get(_PLUGIN)):
+            raise PreflightError(f"{OF_EXECUTOR}={gpus.of_executor}, but without {key} {_OTHERWISE[key]}")
     _check_amounts(gpus, cluster)
     if is_dynamic(settings) and gpus.of_task is None:
         raise PreflightError(

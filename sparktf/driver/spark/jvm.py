@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 import pyspark
 from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -214,6 +215,16 @@ def _xml_of(configuration: Any) -> str:
 def default_file_system(spark: SparkSession) -> str:
     """Returns the address of the file system of paths that name none."""
     return str(hadoop_of(spark).get("fs.defaultFS"))
+
+
+def has_client(spark: SparkSession, path: str) -> bool:
+    """Whether the JVM has a file system for the scheme of a path."""
+    try:
+        scheme = path.partition("://")[0].lower()
+        java().org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop_of(spark))
+    except Py4JJavaError:  # its class is not there, or none is named
+        return False
+    return True
 
 
 def printed_blocks(spark: SparkSession, folder: str) -> Iterator[tuple[str, str]]:

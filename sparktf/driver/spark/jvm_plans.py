@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from sparktf.driver.spark.jvm import Java, class_of, elements, java
+from sparktf.driver.spark.jvm import Java, as_list, class_of, elements, java
 
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _RELATION, _OF_FILES = f"{_DATASOURCES}.LogicalRelation", f"{_DATASOURCES}.HadoopFsRelation"
+
+_OF_FILES_OF_ICEBERG = ("location", "fileSizeInBytes", "splitOffsets", "format", "keyMetadata")
+_BETWEEN = "\x1f"  # No path has it
 
 
 def analyzed_plan(df: DataFrame) -> Java:
@@ -44,6 +48,54 @@ def iceberg_schemas(scan: Java) -> tuple[str, str]:
     iceberg, table = java().org.apache.iceberg, scan.table().table()
     then = iceberg.util.SnapshotUtil.schemaFor(table, scan.scan().snapshotId())
     return str(iceberg.SchemaParser.toJson(then)), str(iceberg.SchemaParser.toJson(table.schema()))
+
+
+class IcebergTask(NamedTuple):
+    """A part of a file that a scan of an Iceberg table reads."""
+
+    path: str
+    nbytes: int  # That it reads
+    file_nbytes: int  # Of the whole file
+    first_byte: int  # Where Iceberg begins to read the file: behind Parquet's mark, if it knows the row groups; else 0
+    file_format: str  # As "PARQUET"
+    has_deletes: bool
+    is_encrypted: bool
+
+
+def iceberg_tasks(scan: Java) -> Iterator[IcebergTask]:
+    """Yields the parts of files that a scan of an Iceberg table reads, by one call over py4j for each attribute."""
+    guava = java().org.apache.iceberg.relocated.com.google.common
+    loader = scan.scan().getClass().getClassLoader()
+    function = loader.loadClass("org.apache.iceberg.relocated.com.google.common.base.Function")
+
+    def each(values: Java, of: str, name: str) -> Java:
+        """Applies a method to values: a class or interface of Iceberg's, and one that has no arguments."""
+        method = loader.loadClass(f"org.apache.iceberg.{of}").getMethod(name, _no_classes())
+        method.setAccessible(True)  # where its class is Iceberg's own
+        handle = java().java.lang.invoke.MethodHandles.lookup().unreflect(method)
+        applied = java().java.lang.invoke.MethodHandleProxies.asInterfaceInstance(function, handle)
+        return guava.collect.Iterables.transform(values, applied)
+
+    def told(values: Java) -> list[str]:
+        return str(guava.base.Joiner.on(_BETWEEN).useForNull("").join(values)).split(_BETWEEN)
+
+    groups = each(as_list(scan.inputPartitions()), "spark.source.SparkInputPartition", "taskGroup")
+    tasks = guava.collect.Iterables.concat(each(groups, "ScanTaskGroup", "tasks"))
+    if tasks.iterator().hasNext():
+        files = each(tasks, "ContentScanTask", "file")
+        lengths, deletes = (each(tasks, *of) for of in (("ContentScanTask", "length"), ("FileScanTask", "deletes")))
+        attributes = [each(files, "ContentFile", name) for name in _OF_FILES_OF_ICEBERG]
+        for path, nbytes, file_nbytes, offsets, form, key, deleted in zip(
+            *map(told, [*attributes[:1], lengths, *attributes[1:], deletes]), strict=True
+        ):
+            first = int(offsets.strip("[]").partition(",")[0] or 0)
+            yield IcebergTask(path, int(nbytes), int(file_nbytes), first, form, deleted != "[]", bool(key))
+
+
+def _no_classes() -> Java:
+    """Returns an empty array of classes."""
+    gateway: Any = SparkContext._gateway
+    return gateway.new_array(java().java.lang.Class, 0)
 
 
 def _execution(df: DataFrame) -> Java:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from sparktf.config.job import JobConfig
 from sparktf.config.kubernetes_section import VolumeConfig
+from sparktf.driver.spark.allowed_losses import allowed_executors
 from sparktf.driver.spark.yarn_memory import driver_container
-from sparktf.driver.spark.yarn_settings import allowed_losses, executor_of, protection
+from sparktf.driver.spark.yarn_settings import executor_of, protection
 
 OVERHEAD_SHARE = "spark.kubernetes.memoryOverheadFactor"
 """In cluster mode Spark sets it for a driver in Python."""
@@ -31,7 +32,7 @@ def kubernetes_settings(config: JobConfig, *, trains: bool) -> dict[str, str]:
     for role in roles:
         for name, volume in asked.volumes.items():
             settings |= {f"spark.kubernetes.{role}.volumes.{key}": value for key, value in _volume(name, volume)}
-    return {**settings, **(allowed_losses(config) if trains else {}), **protection(config)}
+    return {**settings, **(allowed_executors(config) if trains else {}), **protection(config)}
 
 
 def _volume(name: str, volume: VolumeConfig) -> Iterator[tuple[str, str]]:

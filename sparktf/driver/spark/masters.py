@@ -17,7 +17,7 @@ from typing import ClassVar
 from sparktf.config.job import JobConfig
 from sparktf.config.nodes import NodeMemory
 from sparktf.driver.spark.encryption import check_encryption
-from sparktf.driver.spark.gpus import check_gpus
+from sparktf.driver.spark.gpus import SCRIPT, VENDOR, check_gpus
 from sparktf.driver.spark.kubernetes_settings import OVERHEAD_SHARE, kubernetes_settings
 from sparktf.driver.spark.yarn_memory import check_overhead
 from sparktf.driver.spark.yarn_settings import executors_at_first, protection, yarn_settings
@@ -56,6 +56,9 @@ class Master:
 
     container_in: ClassVar[str] = ""
     """Variable of an executor with the word by which `has_executor` knows it; "" where there is none."""
+
+    gpus_need: ClassVar[tuple[str, ...]] = ()
+    """Settings of Spark without which executors with GPUs would not come."""
 
     unpacks_archives: ClassVar[bool] = False
     """Whether it brings a packed environment to its executors, and unpacks it in their folders."""
@@ -124,7 +127,7 @@ class Master:
     def check_gpus(self, config: JobConfig) -> None:
         """Refuses GPUs in a submission's settings that the nodes would not get. Raises `PreflightError`."""
         if not self.runs_in_driver:
-            check_gpus(config.submit.conf, config.cluster)
+            check_gpus(config.submit.conf, config.cluster, needs=self.gpus_need)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,7 @@ class Yarn(Master):
     unpacks_archives: ClassVar[bool] = True
     keeps_drivers: ClassVar[bool] = True
     container_in: ClassVar[str] = "CONTAINER_ID"
+    gpus_need: ClassVar[tuple[str, ...]] = (SCRIPT,)
 
     def place(self, conf: Mapping[str, str]) -> str:
         """Returns the queue, too."""
@@ -229,6 +233,7 @@ class Kubernetes(Master):
     keeps_drivers: ClassVar[bool] = True
     address_in: ClassVar[str] = "SPARK_EXECUTOR_POD_IP"
     container_in: ClassVar[str] = "SPARK_EXECUTOR_ID"
+    gpus_need: ClassVar[tuple[str, ...]] = (VENDOR, SCRIPT)
 
     def has_executor(self, container: str, executor: str, log: str) -> bool:
         """Whether it is the executor of that id."""

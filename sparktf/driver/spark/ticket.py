@@ -26,13 +26,16 @@ from sparktf.storage.store_keys import StoreKeys
 from sparktf.storage.tokens import parse_tokens, token_file
 
 
-def command_file_systems() -> FileSystems:
+def command_file_systems(settings: Mapping[str, str] | None = None) -> FileSystems:
     """Returns the file systems of a command, with HADOOP_CONF_DIR's configuration.
+
+    Args:
+        settings: Spark's that the command would start an application with: `spark.hadoop.*` count here, too.
 
     Raises:
         ConfigError: that cannot be read.
     """
-    hadoop = HadoopConf.from_environment()
+    hadoop = HadoopConf.from_environment(settings)
     # A process that was given tokens, as in a container, may have no ticket.
     secured = hadoop.is_secure and not has_token_file()
     credentials: Credentials = TicketCredentials(hadoop) if secured else credentials_here(hadoop.auth_to_local)

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from sparktf.config.job import JobConfig
+from sparktf.driver.spark.allowed_losses import allowed_executors
 from sparktf.driver.spark.encryption import AUTHENTICATE, ENCRYPT
 from sparktf.driver.spark.yarn_memory import Container, driver_container, executor_container, settled
 from sparktf.knobs import KNOBS
-
-LOSSES = 32
-"""Losses of a node while its attempt goes on before Spark gives up all nodes: each time, its agent's task fails.
-Spark's own number is 4. Tasks of `prepare` are retried as often, so it is not more."""
-
-_LOST_OF_NODE = 2
-"""Lost executors for each node that Spark by itself allows an application, and 3 at least."""
 
 
 def executors_at_first(config: JobConfig) -> int:
@@ -48,7 +42,7 @@ def yarn_settings(config: JobConfig, *, trains: bool) -> dict[str, str]:
         "spark.yarn.queue": submit.queue,
         "spark.yarn.tags": f"sparktf,{config.name}",
         "spark.yarn.maxAppAttempts": str(attempts),
-        **(allowed_losses(config) if trains else {}),
+        **(allowed_executors(config) if trains else {}),
         "spark.hadoop.yarn.resourcemanager.connect.max-wait.ms": f"{KNOBS.resource_manager_wait_s * 1000:.0f}",
         **protection(config),
     }
@@ -58,12 +52,6 @@ def executor_of(config: JobConfig) -> Container:
     """Returns the container of an executor."""
     submit = config.submit
     return executor_container(submit.executor_memory_mib, config.cluster.node_memory, submit.executor_cores)
-
-
-def allowed_losses(config: JobConfig) -> dict[str, str]:
-    """Returns how many executors may be lost: Spark would count those that it starts with."""
-    allowed = config.cluster.nodes * (LOSSES if config.cluster.outlives_losses else _LOST_OF_NODE)
-    return {"spark.executor.maxNumFailures": str(max(allowed, 3))}
 
 
 def protection(config: JobConfig) -> dict[str, str]:

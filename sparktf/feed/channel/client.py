@@ -83,7 +83,8 @@ class DataClient:
         rows: StagedRows = staging.new_rows()
         for chunk in reader:
             rows.append(chunk.data.replace_schema_metadata(None))
-        staging.accept(given.split, given.first_row, given.start, given.stop, rows)
+        at = (span.epoch, span.generation)
+        staging.accept(given.split, given.first_row, given.start, given.stop, rows, at)
         return True
 
 

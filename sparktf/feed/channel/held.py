@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from sparktf.feature import FeedSpec
+from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.channel.staged_rows import StagedRows
 from sparktf.sequence import Interval
 
@@ -46,6 +50,23 @@ def within(done: Sequence[Interval], split: int) -> list[Interval]:
     first = split * SPLIT_SPAN
     found = ((max(start - first, 0), min(stop - first, SPLIT_SPAN)) for start, stop in done)
     return [(start, stop) for start, stop in found if start < stop]
+
+
+def groups_of(queued: Queued, batches: Sequence[pa.RecordBatch], spec: FeedSpec) -> list[RowGroup]:
+    """Returns the rows of a part's block, as they were read."""
+    groups, row = [], queued.first_row
+    for batch in batches:
+        groups.append(
+            RowGroup(
+                origin=f"partition {queued.split} of the data",
+                number=partial(operator.add, row),
+                columns={name: pa.chunked_array([batch.column(name)]) for name in batch.schema.names},
+                rows=batch.num_rows,
+                fill_null=spec.fill_null,
+            )
+        )
+        row += batch.num_rows
+    return groups
 
 
 def nbytes_of(queued: Queued) -> int:

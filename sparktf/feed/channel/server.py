@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -104,14 +105,15 @@ class SplitServer(flight.FlightServerBase):  # type: ignore[misc]
             raise flight.FlightUnauthorizedError(f"unknown action {action.type[:80]!r}")
         span = self._span(action.body.to_pybytes())
         staging = self._stagings[span.stream]
-        held = self._answered(lambda: staging.admit(span.epoch, span.split, span.turn))
+        held = self._answered(lambda: staging.admit(span.epoch, span.split, span.turn, span.generation))
         if held is None:
             yield flight.Result(GO)
             return
         # The feeder that brought it may have died before the driver knew.
         self._answered(lambda: self._sealed(span, held))
-        if span.turn:
-            self._answered(lambda: staging.queue_again(span.epoch, span.split, span.turn, span.done))
+        self._answered(
+            lambda: staging.queue_again(span.epoch, span.split, span.turn, span.done, generation=span.generation)
+        )
         yield flight.Result(SKIP)
 
     def do_put(
@@ -124,7 +126,7 @@ class SplitServer(flight.FlightServerBase):  # type: ignore[misc]
         """Takes a split. A broken stream looks like one that ends, so the feeder sends the row count at the end."""
         span = self._span(descriptor.command)
         staging = self._stagings[span.stream]
-        rows, end = staging.new_rows(), None
+        rows, end, generation = staging.new_rows(), None, span.generation
         try:
             for chunk in reader:
                 if chunk.data is not None:
@@ -135,7 +137,7 @@ class SplitServer(flight.FlightServerBase):  # type: ignore[misc]
                 raise flight.FlightServerError(
                     f"{rows.rows} rows of the split came, expected {end.rows if end else 'an end of the split'}"
                 )
-            held = self._answered(lambda: staging.end(span.epoch, span.split, rows))
+            held = self._answered(lambda: staging.end(span.epoch, span.split, rows, generation=generation))
             # Before a row of it can be trained: the driver never hears of a split that it does not know. Also for a
             # split that another feeder brought first: Spark may be done once this one is, and the driver must know.
             self._answered(lambda: self._sealed(span, held))
@@ -143,13 +145,14 @@ class SplitServer(flight.FlightServerBase):  # type: ignore[misc]
             rows.release()
             raise
         done = span.done if span.turn else None
-        self._answered(lambda: staging.seal(span.epoch, span.split, rows, self._wire, turn=span.turn, done=done))
+        seal = partial(staging.seal, span.epoch, span.split, rows, self._wire)
+        self._answered(lambda: seal(turn=span.turn, generation=generation, done=done))
         writer.write(b"sealed")
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.RecordBatchStream:
         """Gives rows away: their block, and in the schema's metadata which rows of it; an empty stream if none wait."""
         span = self._span(ticket.ticket)
-        found = self._answered(lambda: self._stagings[span.stream].give(span.epoch))
+        found = self._answered(lambda: self._stagings[span.stream].give(span.epoch, span.generation))
         if found is None:
             return flight.RecordBatchStream(pa.Table.from_batches([], pa.schema([])))
         queued, batches = found

@@ -21,7 +21,12 @@ class StagedParts:
     ahead_rows = None
 
     def __init__(
-        self, staging: Staging, find_more: Callable[[], bool | None], begin: Callable[[], None] | None = None
+        self,
+        staging: Staging,
+        find_more: Callable[[], bool | None],
+        begin: Callable[[], None] | None = None,
+        *,
+        at: tuple[int, int] | None = None,
     ) -> None:
         """Reads nothing yet.
 
@@ -29,19 +34,21 @@ class StagedParts:
             find_more: Looks for rows at other nodes; returns False when none will come any more, None when only the
                 loss of a node would bring more, so that a last batch need not wait.
             begin: Begins the epoch, before anything is read. Default: it has begun.
+            at: The epoch, and the generation of the gang. Default: those in which reading begins.
         """
         self.rows_given = 0
         self._staging = staging
         self._find_more = find_more
         self._begin = begin
+        self._at = at
         self._stopped = threading.Event()
 
     def __iter__(self) -> Iterator[BlockPart | None]:
         if self._begin is not None:
             self._begin()
-        epoch, more = self._staging.epoch, True
+        at, more = self._at or self._staging.at, True
         while not self._stopped.is_set():
-            queued = self._staging.next(KNOBS.staged_poll_s if more else 0.0, epoch)
+            queued = self._staging.next(KNOBS.staged_poll_s if more else 0.0, at)
             if queued is not None:
                 part = self._staging.part(queued)
                 self.rows_given += part.rows

@@ -11,7 +11,6 @@ of the epoch sequence, so that a cursor does not depend on the number of rows in
 
 from __future__ import annotations
 
-import operator
 import threading
 import time
 from collections import deque
@@ -26,7 +25,7 @@ from sparktf.errors import RefusedError
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.blocks import BlockPart
-from sparktf.feed.channel.held import SPLIT_SPAN, Held, Queued, nbytes_of, within
+from sparktf.feed.channel.held import SPLIT_SPAN, Held, Queued, groups_of, nbytes_of, within
 from sparktf.feed.channel.staged_rows import Budget, StagedRows
 from sparktf.results.result import NodeInput
 from sparktf.sequence import Draw, Interval, Stream, generator, remaining
@@ -61,12 +60,13 @@ class Staging:
         self._files = 0
         self._changed = threading.Condition()
         # The following is shared, under the condition's lock.
-        self._epoch = -1
+        self._at = (-1, 1)  # Epoch, and generation of the gang
         self._came = NodeInput()
         self._keep = False
         self._done: Sequence[Interval] = ()
         self._splits: dict[int, Held] = {}
         self._turns: dict[int, int] = {}
+        self._unoffered: set[int] = set()  # Of the splits, those that came to an earlier generation
         self._moves = 0
         self._queue: deque[Queued] = deque()
         self._waiting_nbytes = 0
@@ -74,22 +74,37 @@ class Staging:
 
     # ---- epochs ----
 
-    def begin(self, epoch: int, done: Sequence[Interval], *, keep: bool, again: bool) -> None:
-        """Begins an epoch.
+    def begin(
+        self,
+        epoch: int,
+        done: Sequence[Interval],
+        *,
+        keep: bool,
+        again: bool,
+        generation: int = 1,
+        rest: bool = False,
+    ) -> None:
+        """Begins an epoch, or what an earlier generation of the gang has left of it.
 
         Args:
             done: Trained intervals of the epoch sequence.
             keep: Keep the rows for later epochs.
             again: Train on the rows that were kept; else drop them, and feeders bring rows.
+            generation: Feeders and nodes of another one are refused.
+            rest: Splits that are still here stay, and wait until a feeder offers them.
         """
         with self._changed:
-            self._epoch, self._done, self._keep = epoch, tuple(done), keep
-            self._came = NodeInput()
+            before, self._at = self._at, (epoch, generation)
+            self._done, self._keep = tuple(done), keep
             self._fed_s = time.monotonic()
             self._turns.clear()
-            self._queue.clear()
-            self._waiting_nbytes = 0
-            if again:
+            self._unoffered.clear()
+            self._drop_queue()
+            if before[0] != epoch:
+                self._came = NodeInput()
+            if rest:
+                self._put_by(is_same=before[0] == epoch)
+            elif again:
                 for split, held in sorted(self._splits.items()):
                     held.queued = 0
                     self._enqueue(split, held, self._done)
@@ -101,10 +116,10 @@ class Staging:
             self._changed.notify_all()
 
     @property
-    def epoch(self) -> int:
-        """The current epoch, -1 before the first."""
+    def at(self) -> tuple[int, int]:
+        """The current epoch, -1 before the first, and the generation of the gang."""
         with self._changed:
-            return self._epoch
+            return self._at
 
     @property
     def moves(self) -> int:
@@ -128,24 +143,24 @@ class Staging:
 
     # ---- feeders ----
 
-    def admit(self, epoch: int, split: int, turn: int = 0) -> int | None:
+    def admit(self, epoch: int, split: int, turn: int = 0, generation: int = 1) -> int | None:
         """Waits until there is room for another split; returns the rows of the split if it is here already, else None.
 
         A split that has begun may always end, since the next rows to train may be in it.
 
         Args:
             turn: See `Span`: in a later one, rows that were not kept must come again.
+            generation: Likewise.
 
         Raises:
             RefusedError: the epoch is over.
         """
-        since_s = time.monotonic()
+        since_s, at = time.monotonic(), (epoch, generation)
         with self._changed:
             self._changed.wait_for(
-                lambda: self._epoch > epoch or (self._epoch == epoch and (split in self._splits or self._has_room()))
+                lambda: self._at > at or (self._at == at and (split in self._splits or self._has_room()))
             )
-            if self._epoch > epoch:
-                raise RefusedError(f"epoch {epoch} of {self._stream} is over")
+            self._check(at)
             self._came += NodeInput(feeders_wait_s=time.monotonic() - since_s)
             held = self._splits.get(split)
             if held is not None and not held.kept and turn > self._turns.get(split, 0):
@@ -153,14 +168,24 @@ class Staging:
                 self._splits.pop(split).data.release()
             return None if held is None else held.data.rows
 
-    def queue_again(self, epoch: int, split: int, turn: int, done: Sequence[Interval]) -> None:
-        """Queues the untrained rows of a kept split again, since they were lost elsewhere; `done` are trained."""
+    def queue_again(self, epoch: int, split: int, turn: int, done: Sequence[Interval], *, generation: int = 1) -> None:
+        """Queues the untrained rows of a split that is here and offered again: see `Span` for `turn` and `generation`.
+
+        In a later turn that is one that was kept, since rows of it were lost elsewhere, and `done` are trained.
+        """
         with self._changed:
             held = self._splits.get(split)
-            if self._epoch == epoch and held is not None and turn > self._turns.get(split, 0):
+            if self._at != (epoch, generation) or held is None:
+                return
+            if turn > self._turns.get(split, 0):
                 self._turns[split] = turn
-                self._enqueue(split, held, done)
-                self._changed.notify_all()
+            elif split in self._unoffered:
+                self._unoffered.remove(split)
+                done = self._done
+            else:
+                return
+            self._enqueue(split, held, done)
+            self._changed.notify_all()
 
     def new_rows(self) -> StagedRows:
         """Returns a place for a feeder's rows until they are sealed."""
@@ -168,7 +193,7 @@ class Staging:
             self._files += 1
             return StagedRows(self._budget, self._folder / f"{self._stream}-{self._files}.arrow")
 
-    def end(self, epoch: int, split: int, rows: StagedRows) -> int:
+    def end(self, epoch: int, split: int, rows: StagedRows, *, generation: int = 1) -> int:
         """Ends the writing of a whole split, before `seal`; returns its rows, or those of one that came before.
 
         Raises:
@@ -177,8 +202,7 @@ class Staging:
         """
         rows.seal()
         with self._changed:
-            if self._epoch != epoch:
-                raise RefusedError(f"epoch {epoch} of {self._stream} is over")
+            self._check((epoch, generation))
             known = self._splits.get(split)
             return rows.rows if known is None else known.data.rows
 
@@ -190,6 +214,7 @@ class Staging:
         wire: str,
         *,
         turn: int = 0,
+        generation: int = 1,
         done: Sequence[Interval] | None = None,
     ) -> int:
         """Takes a whole split, unless it is here already; returns the rows of the split that is kept.
@@ -197,6 +222,7 @@ class Staging:
         Args:
             wire: "unix" if the feeder runs on this node's executor, else "tcp".
             turn: See `Span`.
+            generation: Likewise.
             done: Intervals of it that are trained. Default: those that the epoch began with.
 
         Raises:
@@ -209,7 +235,7 @@ class Staging:
             rows.release()
             raise
         with self._changed:
-            over, known = self._epoch != epoch, self._splits.get(split)
+            over, known = self._at != (epoch, generation), self._splits.get(split)
             if not over and known is None:
                 held = Held(rows, kept=self._keep)
                 self._splits[split] = held
@@ -226,11 +252,11 @@ class Staging:
 
     # ---- the node's own feed ----
 
-    def next(self, wait_s: float, epoch: int | None = None) -> Queued | None:
-        """Waits for the next part of an epoch, by default the current one; None if none comes in time."""
+    def next(self, wait_s: float, at: tuple[int, int] | None = None) -> Queued | None:
+        """Waits for the next part of an epoch for a generation, by default the current; None if none comes in time."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue, wait_s)
-            return self._pop() if self._queue and epoch in (None, self._epoch) else None
+            return self._pop() if self._queue and at in (None, self._at) else None
 
     def part(self, queued: Queued) -> BlockPart:
         """Returns a part for the pipeline."""
@@ -238,20 +264,20 @@ class Staging:
             rows=queued.stop - queued.start,
             first_row=queued.split * SPLIT_SPAN + queued.first_row + queued.start,
             start=queued.start,
-            draw=self._draw(self.epoch, queued) if self._permutes else None,
+            draw=self._draw(self.at[0], queued) if self._permutes else None,
             read=partial(self._read, queued),
         )
 
     # ---- other nodes ----
 
-    def give(self, epoch: int) -> tuple[Queued, list[pa.RecordBatch]] | None:
+    def give(self, epoch: int, generation: int = 1) -> tuple[Queued, list[pa.RecordBatch]] | None:
         """Gives a part, with the rows of its block, to a node that has run dry; None if there is none.
 
         That is the last part, or half of a single one. A small single part stays, unless feeders wait for room here:
         the rows that the other node waits for may be behind them.
         """
         with self._changed:
-            if self._epoch != epoch or not self._queue:
+            if self._at != (epoch, generation) or not self._queue:
                 return None
             is_small = self._queue[-1].stop - self._queue[-1].start < _WORTH_GIVING
             if is_small and len(self._queue) == 1 and self._has_room():
@@ -266,16 +292,50 @@ class Staging:
         self._read_done(last.held)
         return last, batches
 
-    def accept(self, split: int, first_row: int, start: int, stop: int, data: StagedRows) -> None:
-        """Takes a part from another node, with the rows of its block, which are dropped once trained."""
+    def accept(
+        self, split: int, first_row: int, start: int, stop: int, data: StagedRows, at: tuple[int, int] | None = None
+    ) -> None:
+        """Takes a part from another node, with the rows of its block, which are dropped once trained.
+
+        Args:
+            at: The epoch and generation that it was asked for in; of another one it is dropped. Default: the current.
+        """
         data.seal()
         with self._changed:
+            if at not in (None, self._at):
+                data.release()
+                return
             held = Held(data, offset=first_row)
             self._came += NodeInput(rows={"peer": stop - start})
             self._push(Queued(split, first_row, data.rows, start, stop, held))
             self._changed.notify_all()
 
     # ---- under the lock ----
+
+    def _check(self, at: tuple[int, int]) -> None:
+        if self._at != at:
+            raise RefusedError(f"epoch {at[0]} of {self._stream} is over")
+
+    def _put_by(self, *, is_same: bool) -> None:
+        """Puts the splits by that are still here, until they are offered; `is_same`: they came for this very epoch."""
+        before, self._splits = self._splits, {}
+        for split, held in before.items():
+            if held.kept or (is_same and held.queued):
+                # Whoever still reads the old one is not to release the rows.
+                held.kept = True
+                self._splits[split] = Held(held.data, kept=self._keep)
+                self._unoffered.add(split)
+            else:
+                held.data.release()
+
+    def _drop_queue(self) -> None:
+        """Empties the queue; blocks that other nodes gave are gone with it."""
+        own = {id(held) for held in self._splits.values()}
+        for queued in self._queue:
+            if id(queued.held) not in own:
+                queued.held.data.release()
+        self._queue.clear()
+        self._waiting_nbytes = 0
 
     def _has_room(self) -> bool:
         return self._waiting_nbytes < self._room
@@ -324,19 +384,7 @@ class Staging:
         """Returns the rows that a part needs: its whole block, which `BlockPart` then permutes."""
         batches = queued.held.read(queued.first_row, queued.rows)
         self._read_done(queued.held)
-        groups, row = [], queued.first_row
-        for batch in batches:
-            groups.append(
-                RowGroup(
-                    origin=f"partition {queued.split} of the data",
-                    number=partial(operator.add, row),
-                    columns={name: pa.chunked_array([batch.column(name)]) for name in batch.schema.names},
-                    rows=batch.num_rows,
-                    fill_null=self._spec.fill_null,
-                )
-            )
-            row += batch.num_rows
-        return groups
+        return groups_of(queued, batches, self._spec)
 
     def _read_done(self, held: Held) -> None:
         with self._changed:

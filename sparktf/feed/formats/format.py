@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from sparktf.feature import FeedSpec
+from sparktf.feed.formats.once_opened import OnceOpened
 from sparktf.feed.formats.parquet import SplitReader
 from sparktf.feed.formats.record_reader import RecordReader
 from sparktf.feed.formats.split_sequence import Reader
@@ -22,13 +23,20 @@ class NewReader(Protocol):
     """Makes a reader of a feed's splits."""
 
     def __call__(
-        self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
+        self,
+        spec: FeedSpec,
+        open_storage: OpenStorage,
+        *,
+        sets_aside: bool = False,
+        use_threads: bool = False,
+        opened: OnceOpened[Any] | None = None,
     ) -> Reader:
         """Opens nothing yet.
 
         Args:
             sets_aside: Set unreadable rows aside, rather than refuse them.
             use_threads: Several threads may decode.
+            opened: Files in a store that other readers of this format have opened. Default: the reader's own.
         """
 
 

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,12 +19,12 @@ from sparktf.feed.arrays.nested import column_of
 from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.arrays.untyped import typed
 from sparktf.feed.arrays.vectors import plain_type
+from sparktf.feed.formats.once_opened import OPEN_FILES, OnceOpened
 from sparktf.feed.formats.planned_file import PlannedFile
 from sparktf.feed.formats.selection import selected_rows
 from sparktf.feed.formats.splits import OpenStorage, kept_rows, repeated
 from sparktf.sequence import Split
 
-_OPEN_FILES = 16
 _BEYOND = "its INT96 timestamp does not fit into 64 bits as microseconds"
 
 
@@ -42,18 +43,26 @@ class SplitReader:
     """Reads whole splits; keeps the last files open, because blocks return to a file for each row group."""
 
     def __init__(
-        self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
+        self,
+        spec: FeedSpec,
+        open_storage: OpenStorage,
+        *,
+        sets_aside: bool = False,
+        use_threads: bool = False,
+        opened: OnceOpened[Any] | None = None,
     ) -> None:
         """Opens nothing yet.
 
         Args:
             sets_aside: Set unreadable row groups aside, rather than refuse them.
             use_threads: Let Arrow decode columns on all its threads, which takes cores from other work.
+            opened: See `NewReader`.
         """
         self._spec = spec
         self._open_storage = open_storage
         self._sets_aside = sets_aside
         self._use_threads = use_threads
+        self._opened = opened
         self._columns = file_columns(spec)
         self._in_file = read_columns(spec)
         self._files: OrderedDict[str, PlannedFile] = OrderedDict()
@@ -112,8 +121,8 @@ class SplitReader:
         if path in self._files:
             self._files.move_to_end(path)
             return self._files[path]
-        file = PlannedFile(self._open_storage(path), split, self._in_file, self._texts)
-        if len(self._files) >= _OPEN_FILES:
+        file = PlannedFile(self._open_storage(path), split, self._in_file, self._texts, self._opened)
+        if len(self._files) >= OPEN_FILES:
             self._files.popitem(last=False)[1].close()
         self._files[path] = file
         return file

@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from sparktf.errors import CorruptFileError, StorageError
 from sparktf.feed.arrays.nested import prefixes
 from sparktf.feed.formats.footer import END, PLAIN_TYPES, is_encrypted, read_metadata
+from sparktf.feed.formats.once_opened import OnceOpened
 from sparktf.feed.formats.ranged_file import RangedFile
 from sparktf.sequence import FileStamp
 from sparktf.storage.base import FileEntry, RangedStream, Storage
@@ -108,6 +109,13 @@ class OpenFile:
         """The file as it was found when it was opened; None where the storage did not tell."""
         return self._stream.entry if isinstance(self._stream, RangedStream) else None
 
+    def again(self) -> OpenFile | None:
+        """Returns the file for another thread, without a look at the store; None where it is in none."""
+        if self._ranged is None or not isinstance(self._stream, RangedStream):
+            return None
+        ranged = RangedFile(self._stream)
+        return replace(self, _source=pa.PythonFile(ranged, mode="r"), _ranged=ranged)
+
     def close(self) -> None:
         self._source.close()
 
@@ -170,6 +178,22 @@ def open_file(storage: Storage, path: str) -> OpenFile:
             checksum = zlib.crc32(memoryview(footer))
             encrypted = is_encrypted(footer, metadata)
             return OpenFile(path, metadata, checksum, encrypted, source, stream, is_remote, ranged)
+
+
+def open_once(storage: Storage, path: str, opened: OnceOpened[OpenFile]) -> OpenFile:
+    """Returns a file as `open_file` does; one in a store is asked for by the first reader alone.
+
+    Raises: as `open_file`.
+    """
+    own: list[OpenFile] = []
+
+    def make() -> OpenFile | None:
+        own.append(open_file(storage, path))
+        return own[0] if own[0].again() is not None else None
+
+    known = opened.get(path, make)
+    again = known.again() if known is not None and not own else None
+    return again or (own[0] if own else open_file(storage, path))
 
 
 def open_parquet(storage: Storage, path: str, **options: Any) -> pq.ParquetFile:

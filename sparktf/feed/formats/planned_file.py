@@ -14,7 +14,16 @@ import pyarrow.types as pt
 from sparktf.errors import CorruptFileError, SourceNotFoundError, StorageNotFoundError
 from sparktf.feed.arrays.columns import Array
 from sparktf.feed.arrays.nested import column_of, prefixes
-from sparktf.feed.formats.parquet_file import check_rows, differences, group_nbytes, leaf_columns, open_file, reading
+from sparktf.feed.formats.once_opened import OnceOpened
+from sparktf.feed.formats.parquet_file import (
+    OpenFile,
+    check_rows,
+    differences,
+    group_nbytes,
+    leaf_columns,
+    open_once,
+    reading,
+)
 from sparktf.sequence import Split
 from sparktf.storage.base import FileEntry, Storage
 
@@ -75,13 +84,21 @@ class PlannedFile:
         metadata: Its footer.
     """
 
-    def __init__(self, storage: Storage, split: Split, columns: frozenset[str], texts: Sequence[str]) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        split: Split,
+        columns: frozenset[str],
+        texts: Sequence[str],
+        opened: OnceOpened[OpenFile] | None = None,
+    ) -> None:
         """Opens the file.
 
         Args:
             split: Any split of the file.
             columns: Columns to read, by their names in the file.
             texts: Columns among them that may be read as dictionaries.
+            opened: Files that other readers have opened.
 
         Raises:
             SourceNotFoundError: it is gone.
@@ -91,7 +108,7 @@ class PlannedFile:
         self._storage = storage
         self._columns = sorted(columns)
         try:
-            self._file = open_file(storage, split.path)
+            self._file = open_once(storage, split.path, OnceOpened() if opened is None else opened)
             self.metadata = self._file.metadata
             # Checked after opening, so that a replacement before that is noticed.
             self._check_stamp(split, self._file.footer, self._file.entry)

@@ -6,6 +6,8 @@ uint64 length, uint32 masked CRC-32C of the length, the bytes, uint32 masked CRC
 
 from __future__ import annotations
 
+import io
+import itertools
 import struct
 import zlib
 from collections.abc import Iterator
@@ -19,7 +21,7 @@ from crc32c import crc32c
 from sparktf.errors import CorruptFileError
 from sparktf.feed.formats.byte_buffer import PADDING, Bytes, halves_at, padded, words_at
 from sparktf.sequence import Integers
-from sparktf.storage.base import Storage
+from sparktf.storage.base import RangedStream, Storage
 
 HEAD, TAIL = 12, 4
 """Bytes before and after a record."""
@@ -29,6 +31,9 @@ _LONGEST = 1 << 31
 """No message is longer (protobuf.dev/programming-guides/proto-limits)."""
 _RUNS = (32, 4096)  # Lengths tested at once: at first, and at most
 _AFTER = 8  # Equal lengths in sequence after which more are tested at once
+
+_RANGE_NBYTES = 4 << 20
+"""Of a request to a store: larger ones come sooner in parts, over several connections."""
 
 _length_of = struct.Struct("<Q").unpack_from
 
@@ -87,21 +92,37 @@ def stream_records(storage: Storage, path: str, nbytes: int) -> Iterator[Records
             yield _checked(padded(chunk.content), chunk.starts, chunk.stops, path, chunk.start)
 
 
-def read_records(storage: Storage, path: str, start: int, nbytes: int) -> Records:
-    """Reads a group of records found by `group_records`.
+def read_records(stream: BinaryIO | RangedStream, path: str, start: int, nbytes: int) -> Records:
+    """Reads a group of records found by `group_records`; from a store in several requests at a time.
 
     Raises:
         CorruptFileError: a checksum is wrong, or the file is truncated.
-        StorageError: the file system failed.
+        StorageError: the file system failed, or the file in a store was replaced since it was opened.
     """
-    with storage.open(path) as stream:
-        if start == 0 and _is_compressed(stream, path):
-            buffer = padded(_decompressed(stream, path))
-        else:
-            stream.seek(start)
-            buffer = _read_padded(stream, nbytes)
+    if isinstance(stream, RangedStream):
+        buffer = _read_ranges(stream, path, start, nbytes)
+    elif start == 0 and _is_compressed(stream, path):
+        buffer = padded(_decompressed(stream, path))
+    else:
+        stream.seek(start)
+        buffer = _read_padded(stream, nbytes)
     starts, stops = _bounds(buffer[PADDING:-PADDING], path, start)
     return _checked(buffer, starts, stops, path, start)
+
+
+def _read_ranges(stream: RangedStream, path: str, start: int, nbytes: int) -> Bytes:
+    """Reads and decompresses a group into a padded buffer."""
+    stop = min(start + nbytes, stream.nbytes)
+    borders = [*range(start, stop, _RANGE_NBYTES), stop]
+    chunks = stream.read_ranges(list(itertools.pairwise(borders)))
+    if start == 0 and chunks and _is_gzip(bytes(chunks[0][:HEAD])):
+        return padded(_decompressed(io.BytesIO(b"".join(chunks)), path))
+    buffer = np.empty(max(stop - start, 0) + 2 * PADDING, np.uint8)
+    buffer[:PADDING] = buffer[-PADDING:] = 0
+    for first, chunk in zip(borders, chunks, strict=False):
+        begin = PADDING + first - start
+        buffer.data[begin : begin + len(chunk)] = chunk
+    return buffer
 
 
 def _checked(buffer: Bytes, starts: Integers, stops: Integers, path: str, offset: int) -> Records:
@@ -235,6 +256,10 @@ def _is_compressed(stream: BinaryIO, path: str) -> bool:
     """Whether a file is compressed, by its content, not its name. Leaves the stream at its start."""
     head = _read(stream, HEAD, path)
     stream.seek(0)
+    return _is_gzip(head)
+
+
+def _is_gzip(head: bytes) -> bool:
     return not _is_checked(head[:8], head[8:]) and head.startswith(_GZIP)
 
 

@@ -5,35 +5,44 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError, StorageNotFoundError
+from sparktf.errors import BadValueError, CorruptFileError, SourceNotFoundError, StorageError, StorageNotFoundError
 from sparktf.feature import FeedSpec
 from sparktf.feed.arrays.row_group import RowGroup
 from sparktf.feed.formats.example_columns import example_columns
+from sparktf.feed.formats.once_opened import OnceOpened
 from sparktf.feed.formats.parquet_file import differences
-from sparktf.feed.formats.record_file import count_records, read_records
+from sparktf.feed.formats.record_file import Records, count_records, read_records
 from sparktf.feed.formats.record_types import record_type
 from sparktf.feed.formats.splits import OpenStorage, kept_rows, repeated
 from sparktf.sequence import Split
-from sparktf.storage.base import Storage
+from sparktf.storage.base import FileEntry, RangedStream, Storage
 
 
 class RecordReader:
     """Reads whole splits. The `row_group` of a split is the offset of its records in the file."""
 
     def __init__(
-        self, spec: FeedSpec, open_storage: OpenStorage, *, sets_aside: bool = False, use_threads: bool = False
+        self,
+        spec: FeedSpec,
+        open_storage: OpenStorage,
+        *,
+        sets_aside: bool = False,
+        use_threads: bool = False,
+        opened: OnceOpened[Any] | None = None,
     ) -> None:
         """Opens nothing yet; with `sets_aside`, unreadable records are set aside, not refused.
 
-        `use_threads` is ignored: records are decoded in the reading thread.
+        `use_threads` is ignored: records are decoded in the reading thread. `opened`: see `NewReader`.
         """
         del use_threads
         self._spec = spec
         self._open_storage = open_storage
         self._sets_aside = sets_aside
+        self._opened: OnceOpened[RangedStream] = OnceOpened() if opened is None else opened
         self._types = {
             name: record_type(spec.record_types[name])
             for name in sorted({name for feature in spec.features for name in feature.columns})
@@ -52,7 +61,7 @@ class RecordReader:
         number = partial(_number, storage, split)
         group = RowGroup(split.path, number, {}, split.rows, kept_rows(split, spec.seed), spec.fill_null)
         try:
-            records = read_records(storage, split.path, split.row_group, split.nbytes)
+            records = self._records(storage, split)
         except StorageNotFoundError as error:
             raise SourceNotFoundError(f"{split.path} was deleted after the plan was made") from error
         except CorruptFileError as error:
@@ -60,7 +69,6 @@ class RecordReader:
             if not self._sets_aside:
                 raise
             return replace(group, unreadable=str(error))
-        self._check_stamp(storage, split)
         if len(records.starts) != split.group_rows:
             raise CorruptFileError(f"{split.path} has changed since it was planned")
         refused: list[tuple[int, str, str]] = []
@@ -80,12 +88,41 @@ class RecordReader:
     def close(self) -> None:
         """Does nothing: no file is kept open."""
 
+    def _records(self, storage: Storage, split: Split) -> Records:
+        """Reads a split. A file in a store is looked at once: what replaces it cannot be read by the same stream."""
+        own: list[BinaryIO] = []
+
+        def make() -> RangedStream | None:
+            stream = storage.open(split.path)
+            raw = getattr(stream, "raw", None)
+            if isinstance(raw, RangedStream):
+                self._check_entry(raw.entry, split)
+                return raw
+            own.append(stream)
+            return None
+
+        known = self._opened.get(split.path, make)
+        if known is None:
+            with own[0] as stream:
+                records = read_records(stream, split.path, split.row_group, split.nbytes)
+            self._check_stamp(storage, split)
+            return records
+        try:
+            return read_records(known, split.path, split.row_group, split.nbytes)
+        except StorageError:
+            self._opened.forget(split.path)
+            self._check_stamp(storage, split)  # tells of one that was replaced
+            raise
+
     def _check_stamp(self, storage: Storage, split: Split) -> None:
         try:
-            changed = split.stamp and differences(split.stamp, storage.stat(split.path))
+            found = storage.stat(split.path)
         except StorageNotFoundError as error:
             raise SourceNotFoundError(f"{split.path} was deleted after the plan was made") from error
-        if changed:
+        self._check_entry(found, split)
+
+    def _check_entry(self, found: FileEntry, split: Split) -> None:
+        if split.stamp is not None and (changed := differences(split.stamp, found)):
             raise CorruptFileError(f"{split.path} has changed since it was planned ({changed})")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ from sparktf.nightly.report.charts import AttemptBar, MarkedBar
 from sparktf.nightly.report.drawing import Pen
 from sparktf.nightly.report.page_tables import Cell, TableColumn, table
 from sparktf.nightly.report.stored import SeenAttempt, StoredRun
+from sparktf.results.pace import NodePace
 from sparktf.results.result import NodeResult
 
 _NODES = 60
@@ -21,6 +23,8 @@ _NODE_COLUMNS = [
     TableColumn("rows", "rows", "n"),
     TableColumn("rate", "rows/s", "n"),
     TableColumn("waited", "waited for rows", "n"),
+    TableColumn("computed", "computes (95 %)", "n"),
+    TableColumn("peers", "with its peers", "n"),
     TableColumn("read", "read", "n"),
     TableColumn("local", "on its own host", "n"),
     TableColumn("log", "log", "t"),
@@ -37,6 +41,8 @@ _ATTEMPT_COLUMNS = [
 ]
 
 _HOSTS = 6
+_OUTLIVED = 20
+"""The most losses without a new attempt that are told one by one."""
 _ATTEMPTS = 50
 
 
@@ -44,7 +50,7 @@ def nodes_view(pen: Pen, run: StoredRun) -> dict[str, Any] | None:
     """Returns the section on the nodes: their speed, their waiting, the locality of their data."""
     attempts = run.told.attempts
     last = next((a for a in reversed(attempts) if a.result is not None and a.result.nodes), None)
-    nodes = [node for node in _nodes(last) if node.nbytes or node.input.seconds or node.made]
+    nodes = [node for node in _nodes(last) if node.nbytes or node.input.seconds or node.made or node.pace]
     waiting = [MarkedBar(n.node, n.input.wait_s, n.input.seconds) for n in nodes if n.input.seconds]
     waiting.sort(key=lambda share: -share.part)
     read = [MarkedBar(_place(n), float(n.local_nbytes or 0), n.nbytes) for n in nodes if n.local_nbytes is not None]
@@ -93,6 +99,7 @@ def attempts_view(pen: Pen, run: StoredRun, now_s: float) -> dict[str, Any] | No
         notes.append(f"Submitted {len(told.began_s)} times; the phases are those of the last submission.")
     if len(told.attempts) > _ATTEMPTS:
         notes.append(f"The last {_ATTEMPTS} of {len(told.attempts):,} attempts:")
+    notes += _outlived(told.attempts)
     rows = [_attempt(a, now_s) for a in told.attempts[-_ATTEMPTS:]]
     for row, before in reversed(list(pairwise(reversed(rows)))):
         row["hosts"] = "the same" if row["hosts"] == before["hosts"] else row["hosts"]
@@ -149,10 +156,25 @@ def _row(node: NodeResult, attempt: SeenAttempt | None) -> dict[str, str | Cell]
         "rows": f"{rows:,}",
         "rate": words.number(rate, whole=True) if rate else "",
         "waited": words.percent(waited),
+        **_pace(node.pace),
         "read": words.nbytes(node.nbytes) if node.nbytes else "",
         "local": words.percent(local),
         "log": Cell("log", link=node.log) if node.log.startswith(("http://", "https://")) else node.log,
     }
+
+
+def _pace(pace: NodePace | None) -> dict[str, str | Cell]:
+    """Returns the cells about a node's updates, where all make them together."""
+    if pace is None:
+        return {"computed": "", "peers": ""}
+    return {
+        "computed": f"{_time(pace.computing.p50_s)} ({_time(pace.computing.p95_s)})",
+        "peers": f"{_time(pace.peers_wait.p50_s)} ({_time(pace.peers_wait.p95_s)})",
+    }
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def _tone(attempt: SeenAttempt) -> str:
@@ -179,6 +201,16 @@ def _attempt(attempt: SeenAttempt, now_s: float) -> dict[str, str]:
         "hosts": shown,
         "ended": _ended(attempt),
     }
+
+
+def _outlived(attempts: Sequence[SeenAttempt]) -> list[str]:
+    """Returns a line for each loss that cost no attempt, the earliest first."""
+    said = [f"Attempt {a.number}: {each.in_words()}." for a in attempts for each in a.outlived]
+    hidden = len(said) - _OUTLIVED
+    if hidden > 0:
+        said = [*said[:_OUTLIVED], f"{hidden:,} more losses that cost no attempt are in result.json."]
+    replays = [a.result.replay_end for a in attempts if a.result is not None and a.result.replay_end]
+    return [*said, *(f"{end[0].upper()}{end[1:]}." for end in replays)]
 
 
 def _ended(attempt: SeenAttempt) -> str:

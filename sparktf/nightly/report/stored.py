@@ -24,6 +24,7 @@ from sparktf.results.events import (
     CourseSeen,
     LineSaid,
     LogEntry,
+    LossOutlived,
     MetricsSeen,
     RunBegun,
     RunEnded,
@@ -31,6 +32,7 @@ from sparktf.results.events import (
     WarningGiven,
     read_events,
 )
+from sparktf.results.outlived import Outlived
 from sparktf.results.result import AttemptResult, RunResult
 from sparktf.rundir import RunDirectory
 from sparktf.statistics.column_statistics import TableStatistics
@@ -56,6 +58,7 @@ class SeenAttempt:
     ended_s: float | None = None
     result: AttemptResult | None = None  # Its end; None while it is under way, or if its driver was lost
     samples: Samples = field(default_factory=Samples)
+    outlived: tuple[Outlived, ...] = ()  # Losses that cost no attempt
     is_lost: bool = False  # Whether the driver ended before it did
 
 
@@ -173,7 +176,9 @@ def _completed(told: ToldEvents, result: RunResult) -> ToldEvents:
             ended.attempt, 0.0, ended.workers, ", ".join(dict.fromkeys(ended.hosts)), ended.from_step
         )
         until_s = seen.ended_s or (seen.began_s + ended.duration_s if seen.began_s else None)
-        known[ended.attempt] = replace(seen, result=seen.result or ended, ended_s=until_s, is_lost=False)
+        known[ended.attempt] = replace(
+            seen, result=seen.result or ended, outlived=ended.outlived, ended_s=until_s, is_lost=False
+        )
     warnings = dict.fromkeys((*told.warnings, *result.warnings))
     return replace(told, attempts=tuple(known[number] for number in sorted(known)), warnings=tuple(warnings))
 
@@ -220,11 +225,20 @@ def told_by(entries: Sequence[LogEntry]) -> ToldEvents:
             attempts[event.attempt] = SeenAttempt(event.attempt, time_s, event.workers, event.hosts, event.from_step)
         elif isinstance(event, CourseSeen) and event.attempt in attempts:
             attempts[event.attempt] = replace(attempts[event.attempt], samples=event.samples)
+        elif isinstance(event, LossOutlived) and event.attempt in attempts:
+            seen = attempts[event.attempt]
+            attempts[event.attempt] = replace(
+                seen, outlived=(*seen.outlived[: event.number - 1], event.loss, *seen.outlived[event.number :])
+            )
         elif isinstance(event, AttemptEnded) and event.attempt in attempts:
             ended = AttemptResult(**{name: getattr(event, name) for name in AttemptResult.model_fields})
             seen = attempts[event.attempt]
             attempts[event.attempt] = replace(
-                seen, ended_s=time_s, result=ended, samples=event.samples if event.samples.steps else seen.samples
+                seen,
+                ended_s=time_s,
+                result=ended,
+                outlived=ended.outlived,
+                samples=event.samples if event.samples.steps else seen.samples,
             )
         elif isinstance(event, MetricsSeen):
             metrics.append(event)

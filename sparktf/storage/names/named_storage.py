@@ -11,12 +11,12 @@ Elsewhere it is the store as it is.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
-from sparktf.storage.base import FileEntry, Storage, name_of, sha256_of
+from sparktf.storage.base import FileEntry, OpenUpload, Storage, Tag, name_of, sha256_of
 from sparktf.storage.local import storage_errors
 from sparktf.storage.names import tree
 from sparktf.storage.names.catalogue import NAMES, Catalogue
@@ -96,6 +96,14 @@ class NamedStorage(Storage):
         except StorageNotFoundError:
             return False
         return True
+
+    def put_over(self, path: str, content: bytes, tag: Tag | None) -> Tag:
+        """See `Storage`."""
+        return self._store.put_tagged(path, content, tag)
+
+    def tag_of(self, path: str) -> Tag | None:
+        """See `Storage`."""
+        return self._store.tag_of(path)
 
     def delete_if(self, folder: str, inside: str) -> bool | None:
         """See `Storage`."""
@@ -238,6 +246,12 @@ class NamedStorage(Storage):
         if not spot.has_no_name:
             gone += self._remove(spot)
         self._store.delete_objects([spot.object(file.at) for file in gone])
+
+    def uploads(self, folder: str) -> tuple[OpenUpload, ...]:
+        return self._store.uploads(folder)
+
+    def abort(self, uploads: Sequence[OpenUpload]) -> None:
+        self._store.abort(uploads)
 
     def free_nbytes(self, path: str) -> int:
         self.stat(path)

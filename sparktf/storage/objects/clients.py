@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from obstore.store import AzureStore, GCSStore, S3Store
@@ -54,31 +54,69 @@ def client_of(container: StoreContainer, properties: Mapping[str, str], timeouts
     return S3Store(name, config=s3_config(name, properties), client_options=options, retry_config=retries)
 
 
-def s3_config(bucket: str, properties: Mapping[str, str]) -> S3Config:
-    """Returns the configuration of a bucket by `fs.s3a.<key>`, or where it is there by `fs.s3a.bucket.<bucket>.<key>`.
+class Bucket(NamedTuple):
+    """A bucket, and how it is reached."""
 
-    Where no keys are there, obstore looks where AWS's own clients do: environment, web identity, container, instance.
-    """
+    root: str  # As paths in it begin: "s3a://bucket"
+    name: str
+    properties: Mapping[str, str]  # Hadoop's, with the present secrets
+    timeouts: Timeouts
+
+
+class S3Place(NamedTuple):
+    """Where a bucket is, and by which keys, as `fs.s3a.<key>` or `fs.s3a.bucket.<bucket>.<key>` say."""
+
+    region: str
+    endpoint: str  # URL without the bucket; "" for Amazon's own
+    by_path: bool  # Whether the bucket is in the path of a request, not in the host's name
+    access_key: str  # "" for none: then each client looks where AWS's own do
+    secret_key: str
+    token: str  # Of a session; "" for none
+    anonymous: bool
+
+
+def s3_place(bucket: str, properties: Mapping[str, str]) -> S3Place:
+    """Returns where a bucket is, by `fs.s3a.<key>`, or where it is there by `fs.s3a.bucket.<bucket>.<key>`."""
 
     def of(key: str, default: str = "") -> str:
         return properties.get(f"fs.s3a.bucket.{bucket}.{key}") or properties.get(f"fs.s3a.{key}") or default
 
-    config: S3Config = {"region": of("endpoint.region", _REGION)}
-    if endpoint := of("endpoint"):
+    endpoint, by_path = of("endpoint"), False
+    if endpoint:
         scheme = "https" if of("connection.ssl.enabled", _TRUE).lower() == _TRUE else "http"
-        url = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
-        parts = urlsplit(url)
-        by_path = of("path.style.access").lower() == _TRUE or _is_address(parts.hostname or "")
-        config["virtual_hosted_style_request"] = not by_path
-        config["endpoint"] = url if by_path else f"{parts.scheme}://{bucket}.{parts.netloc}"
-    if access_key := of("access.key"):
-        config["access_key_id"] = access_key
-        config["secret_access_key"] = of("secret.key")
-        # A bucket's own key has nothing to do with the token of the others' one.
-        prefix = f"fs.s3a.bucket.{bucket}." if properties.get(f"fs.s3a.bucket.{bucket}.access.key") else "fs.s3a."
-        if token := properties.get(f"{prefix}session.token"):
-            config["session_token"] = token
-    elif of("aws.credentials.provider").endswith("AnonymousAWSCredentialsProvider"):
+        endpoint = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+        by_path = of("path.style.access").lower() == _TRUE or _is_address(urlsplit(endpoint).hostname or "")
+    access_key = of("access.key")
+    # A bucket's own key has nothing to do with the token of the others' one.
+    prefix = f"fs.s3a.bucket.{bucket}." if properties.get(f"fs.s3a.bucket.{bucket}.access.key") else "fs.s3a."
+    return S3Place(
+        region=of("endpoint.region", _REGION),
+        endpoint=endpoint,
+        by_path=by_path,
+        access_key=access_key,
+        secret_key=of("secret.key") if access_key else "",
+        token=properties.get(f"{prefix}session.token", "") if access_key else "",
+        anonymous=not access_key and of("aws.credentials.provider").endswith("AnonymousAWSCredentialsProvider"),
+    )
+
+
+def s3_config(bucket: str, properties: Mapping[str, str]) -> S3Config:
+    """Returns the configuration of a bucket: see `s3_place`.
+
+    Where no keys are there, obstore looks where AWS's own clients do: environment, web identity, container, instance.
+    """
+    place = s3_place(bucket, properties)
+    config: S3Config = {"region": place.region}
+    if place.endpoint:
+        parts = urlsplit(place.endpoint)
+        config["virtual_hosted_style_request"] = not place.by_path
+        config["endpoint"] = place.endpoint if place.by_path else f"{parts.scheme}://{bucket}.{parts.netloc}"
+    if place.access_key:
+        config["access_key_id"] = place.access_key
+        config["secret_access_key"] = place.secret_key
+        if place.token:
+            config["session_token"] = place.token
+    elif place.anonymous:
         config["skip_signature"] = True
     return config
 
@@ -91,12 +129,12 @@ def azure_config(container: StoreContainer, properties: Mapping[str, str]) -> Az
 
     account, _, suffix = container.account.partition(".")
     config: AzureConfig = {"account_name": account}
-    if suffix != _AZURE:
-        # Another cloud's, whose blobs are beside its files; or an emulator's address: account.127.0.0.1:10000
-        scheme = "https" if container.scheme == "abfss" else "http"
-        by_path = _is_address(suffix.partition(":")[0])
-        host = f"{suffix}/{account}" if by_path else f"{account}.{suffix.replace('dfs.', 'blob.', 1)}"
-        config["endpoint"] = f"{scheme}://{host}"
+    is_plain = container.scheme == "abfs" and of("always.use.https").lower() == "false"
+    scheme = "http" if is_plain else "https"
+    if ":" in (address := of("abfs.endpoint")):  # as Hadoop has it: the account is in paths then
+        config["endpoint"] = f"{scheme}://{address}/{account}"
+    elif suffix != _AZURE:  # another cloud's, whose blobs are beside its files
+        config["endpoint"] = f"{scheme}://{account}.{suffix.replace('dfs.', 'blob.', 1)}"
     if account_key := of("account.key"):
         config["account_key"] = account_key
     if sas := of("sas.fixed.token"):

@@ -38,6 +38,7 @@ _UNAVAILABLE = re.compile(r"status code: (5\d\d|429)\b|error sending request|HTT
 
 
 _FORBIDDEN = re.compile(r"status code: 40[13]\b")
+_UNTRUSTED = re.compile(r"InvalidCertificate\(\s*(\w+)")
 _TRIED = re.compile(r"after (\d+) retries")
 _HOST = re.compile(r"Error performing \w+ (https?://[^/\s]+)")
 _INSTANCE = ("//169.254.169.254", "//metadata.google.internal", "//169.254.170.2")
@@ -69,7 +70,8 @@ def kind_of(error: BaseException) -> type[StorageError]:
             return ours
     if _asks_instance(text) or _FORBIDDEN.search(text):
         return StoragePermissionError
-    return StorageUnavailableError if _UNAVAILABLE.search(text) else StorageError
+    is_away = _UNAVAILABLE.search(text) and not _UNTRUSTED.search(text)
+    return StorageUnavailableError if is_away else StorageError
 
 
 def is_precondition(error: BaseException) -> bool:
@@ -100,12 +102,22 @@ def _said(text: str) -> str:
         return f"{first_line_of(found.group(2) or '', 'refused')} ({found.group(1)})"
     if found := _STATUS.search(text):
         return f"the store answered {found.group(1).strip()}"
+    if untrusted := _UNTRUSTED.search(text):
+        return (
+            f"{_place(text, 'the store')} has a certificate that nobody vouches for ({untrusted.group(1)}): name a PEM "
+            "file with its authority in SSL_CERT_FILE, and for the nodes in spark.executorEnv.SSL_CERT_FILE"
+        )
     if "error sending request" in text:
-        host = _HOST.search(text)
-        return f"the store cannot be reached{f' at {host.group(1)}' if host else ''}"
+        place = _place(text, "")
+        return f"the store cannot be reached{f' at {place}' if place else ''}"
     if "redirect" in text:
         return "the store is in another region: set fs.s3a.endpoint.region, or the bucket's own"
     return str(redacted(_PREFIX.sub("", first_line_of(text, "no reason given"))))
+
+
+def _place(text: str, otherwise: str) -> str:
+    host = _HOST.search(text)
+    return host.group(1) if host else otherwise
 
 
 def _asks_instance(text: str) -> bool:

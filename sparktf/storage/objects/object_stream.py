@@ -13,6 +13,7 @@ import obstore
 
 from sparktf.errors import StorageError
 from sparktf.storage.base import FileEntry
+from sparktf.storage.objects.awaited import awaited
 from sparktf.storage.objects.object_errors import is_precondition, object_errors
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class ObjectStream(io.RawIOBase):
         if len(ranges) < 2:
             return [self._range(*one) for one in ranges]
         with self._errors():
-            chunks = asyncio.run(self._ranges(ranges))
+            chunks = awaited(self._ranges(ranges))
         return [self._whole(chunk, *one) for chunk, one in zip(chunks, ranges, strict=True)]
 
     async def _ranges(self, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:

@@ -12,11 +12,8 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 
-from sparktf.clock import Clock
 from sparktf.errors import FencedOffError, StorageError, StorageNotFoundError
-from sparktf.knobs import KNOBS
 from sparktf.rundir import RunDirectory, is_on_its_way
 from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.ownership import Ownership
@@ -172,7 +169,7 @@ class Fence(Passage):
         raise StorageNotFoundError(f"cannot write {path}: this submission does not own the run")
 
     def tidy(self) -> None:
-        """Removes staged folders, which nobody will commit; does nothing without a fence.
+        """Removes staged folders, and unfinished uploads into them, which nobody will commit; nothing without a fence.
 
         Raises:
             FencedOffError: a newer committer owns the run.
@@ -180,6 +177,7 @@ class Fence(Passage):
         """
         if self._path is None:
             return
+        self._abort_uploads()
         with self.guarded() as held:
             if not self._hasty.exists(self._rundir.staging):
                 return
@@ -187,6 +185,13 @@ class Fence(Passage):
             aside = f"{held}/staged-{secrets.token_hex(4)}"
             self._hasty.rename(self._rundir.staging, aside)
             self._hasty.delete(aside)
+
+    def _abort_uploads(self) -> None:
+        """Ends what trainers were uploading when they died, or still do: nobody waits for it."""
+        if uploads := self._hasty.uploads(self._rundir.staging):
+            # The fence stands after they were listed, so no newer owner had begun by then, and none of them is its own.
+            self.check()
+            self._hasty.abort(uploads)
 
     def release(self) -> None:
         """Ends committing: removes staged folders, and the fence. Does nothing without a fence, or without its folder.
@@ -230,48 +235,6 @@ class Fence(Passage):
             names = self._names(self._rundir.checkpoints)
             hidden += [f"{self._rundir.checkpoints}/{name}" for name in names if name.startswith("_")]
         return self._sweep_in(hidden)
-
-
-class FenceWatch:
-    """Looks now and then whether a fence still stands, so that a driver that has lost its run stops training.
-
-    It only saves work: all writes go through the fence anyway.
-    """
-
-    def __init__(self, fence: Fence, clock: Clock) -> None:
-        self._fence = fence
-        self._clock = clock
-        self._begun_s: float | None = None
-        self._under_way = False
-        self._gone = ""
-
-    def check(self) -> None:
-        """Begins a look when one is due, beside the caller; never waits for the storage.
-
-        Raises:
-            FencedOffError: the last look found the fence gone, or the last beat a newer owner.
-        """
-        self._fence.check_owner()
-        path, now_s = self._fence.path, self._clock.now_s()
-        if path is not None and self._gone == path:
-            raise self._fence.lose()
-        if self._begun_s is None:
-            self._begun_s = now_s  # the fence was made just now
-        elif path is not None and is_look_due(self._begun_s, self._under_way, now_s):
-            self._begun_s, self._under_way = now_s, True
-            self._clock.beside("fence", partial(self._look_at, path))
-
-    def _look_at(self, path: str) -> None:
-        try:
-            if self._fence.looks_gone(path):
-                self._gone = path
-        finally:
-            self._under_way = False
-
-
-def is_look_due(begun_s: float, under_way: bool, now_s: float) -> bool:
-    """Returns whether to look again; `under_way` says that the last look, begun at `begun_s`, has not ended yet."""
-    return not under_way and now_s - begun_s >= KNOBS.fence_look_s
 
 
 def _attempt_and_term(name: str) -> tuple[int, int]:

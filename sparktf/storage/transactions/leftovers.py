@@ -1,18 +1,18 @@
 """Leftovers: the folders and files staged by a killed process.
 
 A process gives each staged folder a unique name, `staged_name`. One with such a name that was not touched for a day has
-no writer any more: `sweep` deletes it, for whatever day or run it was.
+no writer any more: `sweep` deletes it, for whatever day or run it was. So does `abort_left` with uploads in parts.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from sparktf.errors import StorageError, StorageNotFoundError
-from sparktf.storage.base import FileEntry, Storage, name_of
+from sparktf.storage.base import FileEntry, OpenUpload, Storage, name_of
 
 LEFT_S = 86_400.0
 """Time untouched after which a file counts as left by a dead process."""
@@ -59,6 +59,27 @@ def sweep(storage: Storage, folder: str, prefixes: tuple[str, ...], now_s: float
     for path in left:
         storage.delete(path)
     return left
+
+
+def abort_left(storage: Storage, folder: str, is_ours: Callable[[str], bool], now_s: float) -> tuple[str, ...]:
+    """Ends uploads below a folder that began more than `LEFT_S` ago; returns their paths. Raises nothing.
+
+    Args:
+        is_ours: Whether processes of ours alone write at a path, given without the folder.
+        now_s: Seconds since 1970.
+    """
+    left = tuple(
+        upload
+        for upload in storage.uploads(folder)
+        if is_upload_left(upload, now_s) and is_ours(upload.path.removeprefix(f"{folder}/"))
+    )
+    storage.abort(left)
+    return tuple(upload.path for upload in left)
+
+
+def is_upload_left(upload: OpenUpload, now_s: float) -> bool:
+    """Whether an upload began more than `LEFT_S` ago: no file takes that long."""
+    return now_s - upload.began_ms / 1000 > LEFT_S
 
 
 def staged(storage: Storage, folder: str, prefixes: tuple[str, ...]) -> tuple[FileEntry, ...]:

@@ -18,16 +18,16 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from sparktf.clock import Clock
-from sparktf.errors import OwnedError, StorageError, StorageUnavailableError
+from sparktf.errors import OwnedError, StorageError, StorageExistsError, StorageUnavailableError
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
-from sparktf.storage.base import Storage
+from sparktf.storage.base import Storage, Tag
 from sparktf.storage.transactions.head import Edition, HeadMovedError
 from sparktf.storage.transactions.leftovers import discard, staged_name
 from sparktf.storage.transactions.terms import BEAT, RELEASED, Owner, Term, beat_ms, head_of, look
 from sparktf.told import log_of
 
-_BEATS = 6
+_BEATS = 4
 _LOOKS = 12
 """Beats of an owner within `timeouts.owner`, and looks of a process that wants the run."""
 
@@ -154,6 +154,7 @@ class Ownership:
         self._number = 0
         self._nonce = ""
         self._beats = 0
+        self._tag: Tag | None = None  # Of the last beat, in a store of objects
         self._renewed_s = 0.0
         self._ended = False
 
@@ -293,9 +294,26 @@ class Ownership:
 
     def _renew(self, storage: Storage) -> None:
         began_s = self._clock.now_s()
+        self._beats += 1
+        path, beat = f"{self._rundir.term(self._number)}/{BEAT}", str(self._beats).encode()
+        if storage.renames:
+            self._look_for_next(storage)
+            if not self.superseded:
+                storage.write_bytes(path, beat)
+        else:
+            self._put_over(storage, path, beat)
+        if not self.superseded:
+            self._renewed_s = max(self._renewed_s, began_s)
+
+    def _put_over(self, storage: Storage, path: str, beat: bytes) -> None:
+        # The next owner deletes the beats of this one: that a beat is put in place of the last tells of none.
+        try:
+            self._tag = storage.put_over(path, beat, self._tag)
+        except StorageExistsError:
+            self._look_for_next(storage)
+            if not self.superseded:
+                self._tag = storage.put_over(path, beat, storage.tag_of(path))
+
+    def _look_for_next(self, storage: Storage) -> None:
         if head_of(storage, self._rundir.terms).newest() > self._number:
             self.superseded = True
-            return
-        self._beats += 1
-        storage.write_bytes(f"{self._rundir.term(self._number)}/{BEAT}", str(self._beats).encode())
-        self._renewed_s = max(self._renewed_s, began_s)

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from sparktf.errors import ConfigError, StorageError, StorageNotFoundError, StorageUnavailableError
 from sparktf.message import Message
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.leftovers import NONCE, discard, staged_name, sweep
+from sparktf.storage.transactions.leftovers import NONCE, abort_left, discard, is_staged_name, staged_name, sweep
 from sparktf.storage.transactions.placed_objects import ObjectStore, copy_all, files_in, store_of
 from sparktf.storage.transactions.replaced_folder import replace_folder, restore
 
@@ -141,6 +141,7 @@ class Partition:
             restore(self._storage, f"{self._place.path}/{taken[0]}", self._place._replace(date=taken[1]).folder)
         with suppress(StorageError):  # another user's, say, who may write here too
             sweep(self._storage, self._place.path, (_SCORED,), now_s)
+        abort_left(self._storage, self._place.path, lambda path: is_staged_name(path.partition("/")[0], _SCORED), now_s)
 
     def _aside(self, prefix: str) -> str:
         return f"{self._place.path}/{staged_name(prefix, self._place.date)}"

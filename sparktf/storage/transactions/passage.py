@@ -86,12 +86,8 @@ class Passage:
 
     def is_gone(self) -> bool:
         """Whether another process has moved it away; False if there is none, or the storage does not answer."""
-        return self._path is not None and self.looks_gone(self._path)
-
-    def looks_gone(self, path: str) -> bool:
-        """Whether a folder is missing; False if the storage does not answer. From any thread."""
         try:
-            return not self._hasty.exists(path)
+            return self._path is not None and not self._hasty.exists(self._path)
         except StorageError:
             return False
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError, StorageUnavailableError
 from sparktf.storage.base import Storage, name_of
-from sparktf.storage.transactions.leftovers import NONCE, discard, is_left, staged_name
+from sparktf.storage.transactions.leftovers import NONCE, abort_left, discard, is_left, staged_name
 from sparktf.storage.transactions.placed_objects import put_folder, store_of
 
 _BEFORE = "before-"
@@ -123,6 +123,7 @@ class ReplacedFolder:
                     with suppress(StorageError):  # another user's, say, who may write here too
                         if is_left(self._storage, entry, now_s):
                             self._storage.delete(entry.path)
+        abort_left(self._storage, self._above, lambda path: bool(left.fullmatch(path.partition("/")[0])), now_s)
 
     @contextmanager
     def staged(self) -> Iterator[str]:

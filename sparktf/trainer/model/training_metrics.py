@@ -39,7 +39,8 @@ class TrainingMetrics:
         return metric_values(self._model)
 
     def _sum(self, variables: list[Any]) -> None:
-        sums = self._exchange.sum([np.asarray(value_of(variable)) for variable in variables])
+        with self._exchange.again():
+            sums = self._exchange.sum([np.asarray(value_of(variable)) for variable in variables])
         for variable, total in zip(variables, sums, strict=True):
             variable.assign(total)
 

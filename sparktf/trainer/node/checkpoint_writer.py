@@ -27,9 +27,10 @@ from sparktf.wire.uploads import Uploaded
 class CheckpointWriter:
     """Writes and uploads one checkpoint at a time.
 
-    Every node writes, since reading variables that are aggregated on read takes a collective; only the leader's files
-    are kept. A failed upload does not end the training: the message of the upload reports it to the driver, so that
-    all nodes stay in step. Only the last checkpoint must arrive.
+    Only the leader's files are kept. Over TensorFlow's collectives every node writes, since reading variables that are
+    aggregated on read takes one; over sparktf's own the leader alone does. A failed upload does not end the training:
+    the message of the upload reports it to the driver, so that all nodes stay in step. Only the last checkpoint must
+    arrive.
     """
 
     took_s = 0.0  # The longest time of writing and storing a checkpoint
@@ -53,6 +54,8 @@ class CheckpointWriter:
             ControlError: the previous upload could not be reported.
             tf.errors.OpError: a node that had to upload its files is lost.
         """
+        if self._place.spec.outlives_losses and done.of_all and not self._place.leads:
+            return
         began_s = time.monotonic()
         if last:
             self._join()
@@ -70,6 +73,7 @@ class CheckpointWriter:
             done=tuple(done.intervals),
             rows_aside=done.rows_aside,
             in_doubt=done.in_doubt,
+            of_all=done.of_all,
             keras=self._keras,
             others=others,
             loss=EpochLoss() if position.is_complete else position.epoch_loss,
@@ -79,7 +83,7 @@ class CheckpointWriter:
             error = self._dropped(
                 not_written or f"the previous upload to {self._place.rundir.staging} was still in progress"
             )
-            self._place.send(Action.UPLOADED, message.model_copy(update={"error": error}))
+            self._tell(message.model_copy(update={"error": error}))
             return
         self._not_stored = None
         checkpoint.upload(message)
@@ -127,7 +131,7 @@ class CheckpointWriter:
         try:
             if self._place.leads:
                 message = message.model_copy(update=self._store(folder, message.step))
-            self._place.send(Action.UPLOADED, message)
+            self._tell(message)
             if not_stored := checkpoint.settle():
                 self._not_stored = StorageError(not_stored)
         except Exception as e:  # noqa: BLE001 - the end of a thread: the next `save` or `wait` raises it
@@ -136,12 +140,17 @@ class CheckpointWriter:
             self.took_s = max(self.took_s, time.monotonic() - began_s)
             shutil.rmtree(folder, ignore_errors=True)
 
+    def _tell(self, message: Uploaded) -> None:
+        if self._place.leads or not message.of_all:  # else the leader tells of this node's rows, too
+            self._place.send(Action.UPLOADED, message)
+
     def _store(self, folder: Path, step: int) -> dict[str, Any]:
         """Uploads the leader's files; returns the fields to report."""
-        place = self._place
-        target = place.rundir.staged(place.spec.attempt, checkpoint_name(step))
+        place, spec = self._place, self._place.spec
+        name = spec.upload_name(checkpoint_name(step))
+        target = place.rundir.staged(spec.attempt, name)
         try:
-            return {"files": upload_folder(place.storage, folder, target)}
+            return {"files": upload_folder(place.storage, folder, target), "folder": name}
         except StorageError as e:
             self._not_stored = e
             return {"error": str(e)}

@@ -1,20 +1,22 @@
 """Decisions at the end of an epoch, by its metrics and by time: early stopping, and the learning rate.
 
-The leader decides, and a sum over all nodes spreads the decision, since metrics may differ in their last bit.
+The leader decides, and tells all, since metrics may differ in their last bit. Each node has decided, too, and is right
+if it comes to lead the others before they are told.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import numpy as np
 
 from sparktf.config.patience import WatchedMetric
 from sparktf.errors import ModelContractError, PreflightError, TimeUpError
+from sparktf.message import Message
 from sparktf.results.keep import BEGUN, Evaluation, KeepRule, merged_evaluations, metric_rule
-from sparktf.results.result import Stopped
+from sparktf.results.result import Stopped, StopReason
 from sparktf.results.time_limit import Ending, Took, is_time_up, no_time, reserve_s
 from sparktf.sequence import Stream
 from sparktf.trainer.model.exchange import Exchange
@@ -36,6 +38,14 @@ class EpochMetrics(Protocol):
         """Returns the metrics by name, without losses."""
 
 
+class Judged(Message):
+    """The history by which the end of an epoch is judged, for a node that joins the others later."""
+
+    trained: tuple[Evaluation, ...]
+    left_s: float | None = None  # Of the run's limit; None without one
+
+
+_REASONS: tuple[StopReason | None, ...] = (None, *get_args(StopReason))
 _STOP, _REDUCE, _CALLBACKS = "train.early_stopping", "train.reduce_lr_on_plateau", "train.callbacks"
 
 
@@ -43,7 +53,7 @@ class EpochEnd:
     """Decides after each epoch by its metrics and those of earlier epochs and attempts.
 
     Attributes:
-        stopped: Why training ended with epochs left; on the leader only.
+        stopped: Why training ended with epochs left.
     """
 
     def __init__(
@@ -129,7 +139,8 @@ class EpochEnd:
         """Sets the learning rate on all nodes to the leader's wish; called on all."""
         if self._rate is None:
             return
-        [wish] = self._exchange.from_leader([np.array([rate], np.float64)])
+        with self._exchange.again():
+            [wish] = self._exchange.from_leader([np.array([rate], np.float64)])
         self._take_rate(float(wish[0]))
 
     def _take_rate(self, rate: float) -> None:
@@ -139,6 +150,17 @@ class EpochEnd:
         self._rate.set(rate)
         if self._callbacks is not None:
             self._callbacks.rate = rate
+
+    def judged(self) -> Judged:
+        """Returns the history by which this node judges."""
+        return Judged(trained=self._trained, left_s=None if self._limit is None else self._left_s(time.monotonic()))
+
+    def take(self, judged: Judged) -> None:
+        """Takes over what another node judges by, as of now."""
+        self._trained = judged.trained
+        if self._limit is not None and judged.left_s is not None:
+            late_s = judged.left_s - self._left_s(time.monotonic())
+            self._limit = self._limit.model_copy(update={"left_s": self._limit.left_s + late_s})
 
     def trained(self, position: Position) -> None:
         """Reports the training loss of an epoch, before its checkpoint."""
@@ -164,7 +186,7 @@ class EpochEnd:
         if self._asked_s is not None:
             self._call_s = max(self._call_s, now_s - self._asked_s)
         self._asked_s = now_s
-        return step > 0 and self._is_time_up(now_s)
+        return self._member.place.leads and step > 0 and self._is_time_up(now_s)
 
     def is_over_before(self, position: Position) -> bool:
         """Whether the attempt trains nothing, in which case its weights are evaluated; called on all nodes.
@@ -172,8 +194,9 @@ class EpochEnd:
         Raises:
             TimeUpError: nothing is trained yet, and there is no time left to train.
         """
-        if self._limit is not None and not position.step and self._is_time_up(time.monotonic()):
-            left_s = self._limit.left_s - (time.monotonic() - self._member.place.began_s)
+        leads = self._member.place.leads
+        if leads and self._limit is not None and not position.step and self._is_time_up(time.monotonic()):
+            left_s = self._left_s(time.monotonic())
             stated_s = self._train.reserve
             raise TimeUpError(no_time(self._limit, left_s, stated_s, reserve_s(stated_s, self._took), {}))
         restore = self._member.place.spec.restore
@@ -195,18 +218,18 @@ class EpochEnd:
         goes_on = self._member.extent.epoch_after(position) is not None
         if self._train.callbacks is not None:
             self._weights.copied()
-        rate = math.nan
-        if self._member.place.leads:
-            self._hold_rate()
-            stopped = None if ended is None else self._after(ended, position)
-            stopped = stopped or self._out_of_time(position)
-            self.stopped = stopped if goes_on else None
-            rate = math.nan if ended is None else self._lower_rate(ended) or self._wished_rate()
-        is_over, rate = self._exchange.from_leader([np.array([self.stopped is not None, rate], np.float64)])[0]
-        self._take_rate(float(rate))
+        self._hold_rate()
+        why = None if ended is None else self._after(ended)
+        why = (why or self._out_of_time(position)) if goes_on else None
+        rate = math.nan if ended is None else self._lower_rate(ended) or self._wished_rate()
+        with self._exchange.again():
+            told = self._exchange.from_leader([np.array([_REASONS.index(why), rate], np.float64)])[0]
+        why, is_over = _REASONS[int(told[0])], bool(told[0])
+        self.stopped = None if why is None else self._stopped(why, ended, position)
+        self._take_rate(float(told[1]))
         if self._callbacks is not None and (is_over or not goes_on):
             self._callbacks.end(self._logs(position.epoch if ended is None else ended))
-        return bool(is_over)
+        return is_over
 
     @property
     def _watches(self) -> bool:
@@ -225,21 +248,27 @@ class EpochEnd:
         validated = {e.epoch: e.values for e in evaluations}.get(epoch, {})
         return {**trained, **{f"val_{name}": value for name, value in validated.items()}}
 
-    def _after(self, epoch: int, position: Position) -> Stopped | None:
+    def _after(self, epoch: int) -> StopReason | None:
         called = self._callbacks is not None and self._callbacks.ended(epoch, self._logs(epoch))
-        stopped = self._no_better(epoch, position)
-        if stopped is None and called:
-            text = f"stopped after epoch {epoch + 1}: a callback of train.callbacks set stop_training"
-            return Stopped(reason="callbacks", epoch=epoch, step=position.step, text=text)
-        return stopped
+        settings = self._train.early_stopping
+        if settings is not None and is_enough(self._rules[_STOP], settings, self._history(epoch)):
+            return "early_stopping"
+        return "callbacks" if called else None
 
-    def _no_better(self, epoch: int, position: Position) -> Stopped | None:
-        settings, history = self._train.early_stopping, self._history(epoch)
-        if settings is None or not is_enough(rule := self._rules[_STOP], settings, history):
-            return None
-        name = f"val_{rule.metric}" if self._validates else rule.metric
-        text = plateau_text(name, settings, standstill(rule, settings, history), epoch)
-        return Stopped(reason="early_stopping", epoch=epoch, step=position.step, text=text)
+    def _stopped(self, why: StopReason, ended: int | None, position: Position) -> Stopped:
+        epoch, settings = position.epoch if ended is None else ended, self._train.early_stopping
+        text = f"stopped after epoch {epoch + 1}: a callback of train.callbacks set stop_training"
+        if why == "early_stopping" and settings is not None:
+            rule = self._rules[_STOP]
+            name = f"val_{rule.metric}" if self._validates else rule.metric
+            text = plateau_text(name, settings, standstill(rule, settings, self._history(epoch)), epoch)
+        elif self._limit is not None and why == self._limit.reason:
+            epoch, left_s = position.epoch, reserve_s(self._train.reserve, self._took)
+            text = (
+                f"stopped at step {position.step:,}, in epoch {epoch + 1}: {self._limit.said}, less {left_s:.0f} s to "
+                "evaluate, export and publish"
+            )
+        return Stopped(reason=why, epoch=epoch, step=position.step, text=text)
 
     def _lower_rate(self, epoch: int) -> float:
         """Returns the learning rate to set, 0 to keep it; the epoch's checkpoint has the old one."""
@@ -250,23 +279,21 @@ class EpochEnd:
         if not is_reduction_due(self._rules[_REDUCE], settings, trained):
             return 0.0
         old = self._rate.get()
+        told = {e.epoch: e.values for e in self._trained}.get(epoch, {}).get("learning_rate", old)
+        if told != old:
+            return 0.0  # it is lowered already: who came to lead the others stored the state once more after that
         return max(old * settings.factor, settings.min_lr) if old > np.float32(settings.min_lr) else 0.0
 
-    def _out_of_time(self, position: Position) -> Stopped | None:
+    def _out_of_time(self, position: Position) -> StopReason | None:
         if self._limit is None or not position.step or not self._is_time_up(time.monotonic()):
             return None
-        left_s = reserve_s(self._train.reserve, self._took)
-        text = (
-            f"stopped at step {position.step:,}, in epoch {position.epoch + 1}: {self._limit.said}, less "
-            f"{left_s:.0f} s to evaluate, export and publish"
-        )
-        return Stopped(reason=self._limit.reason, epoch=position.epoch, step=position.step, text=text)
+        return self._limit.reason
 
     def _is_time_up(self, now_s: float) -> bool:
-        place = self._member.place
-        if self._limit is None or not place.leads:
-            return False
-        return is_time_up(self._limit.left_s - (now_s - place.began_s), self._train.reserve, self._took)
+        return self._limit is not None and is_time_up(self._left_s(now_s), self._train.reserve, self._took)
+
+    def _left_s(self, now_s: float) -> float:
+        return math.inf if self._limit is None else self._limit.left_s - (now_s - self._member.place.began_s)
 
     @property
     def _took(self) -> Took:

@@ -25,11 +25,12 @@ from sparktf.rundir import trainer_name
 from sparktf.sequence import Stream
 from sparktf.storage.base import Storage
 from sparktf.trainer.node.intake import InHand, Intake
-from sparktf.trainer.node.place import Place
+from sparktf.trainer.node.place import Place, asked_until
 from sparktf.trainer.node.position import Done, Position
 from sparktf.wire.control import Action, AssignmentAnswer, AssignmentRequest, EpochDone
 from sparktf.wire.data import DataAddress, StagedShare
 from sparktf.wire.leasing import BlockLease, BlockLeaseRequest
+from sparktf.wire.regrouping import RegroupedError
 
 _CACHE = "rows"
 """Folder of `data.cache: disk` in the trainer's own, which goes with it."""
@@ -56,6 +57,7 @@ class Input:
         self._bad_rows = BadRowFile(place.storage, path, place.warn)
         self._cache = RowCache(place.work / _CACHE, data.cache_mib << 20, place.warn) if data.cache == "disk" else None
         self._feed: NodeFeed | None = None
+        self._open: tuple[int, NodeFeed] | None = None  # With the generation that it is dealt to
         self._samples = {stream: RowSample(spec.feed) for stream in Stream} if spec.config.publish is not None else {}
         self._began_s = 0.0
 
@@ -65,12 +67,23 @@ class Input:
         return None if self._intake is None else self._intake.address
 
     def open(self, stream: Stream, epoch: int) -> NodeFeed:
-        """Asks the driver for this node's share of an epoch, and begins to read it."""
+        """Asks the driver for this node's share of an epoch, and begins to read it.
+
+        Raises:
+            RegroupedError: a member of the gang is lost, and this one has not left its generation yet.
+        """
         began_s = time.monotonic()
+        generation = self._place.generation()
         feed = self._read(stream, epoch, self._parts(stream, epoch, self._ask_for_share(stream, epoch)))
+        self._open = generation, feed
         if stream is Stream.TRAIN:
             self._feed, self._began_s = feed, began_s
         return feed
+
+    def leave(self, last: int) -> None:
+        """Has nobody wait for rows of a generation of the gang that is over, or of those before. From any thread."""
+        if self._open is not None and self._open[0] <= last:
+            self._open[1].stop(RegroupedError(f"generation {self._open[0]} of the gang is over"))
 
     def lease(self, epoch: int, receipts: Receipts) -> LeasedFeed:
         """Begins to read training rows that are leased from the driver, or fed by Spark; waits for none of them."""
@@ -101,8 +114,14 @@ class Input:
         return leased[0]
 
     def _ask_for_share(self, stream: Stream, epoch: int) -> AssignmentAnswer:
-        request = AssignmentRequest(**self._place.spec.sender, stream=stream, epoch=epoch)
-        return self._place.ask(Action.ASSIGNMENT, request, AssignmentAnswer)
+        request = AssignmentRequest(
+            **self._place.spec.sender, stream=stream, epoch=epoch, generation=self._place.generation()
+        )
+        ask = partial(self._place.ask, Action.ASSIGNMENT, request, AssignmentAnswer)
+        answer = asked_until(ask, lambda said: not said.is_early)
+        if answer.is_over:
+            raise RegroupedError(f"generation {request.generation} of the gang is over")
+        return answer
 
     def _ask_for_staged(self, epoch: int) -> StagedShare:
         answer = self._ask_for_share(Stream.TRAIN, epoch)

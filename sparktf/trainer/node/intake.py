@@ -62,9 +62,11 @@ class Intake:
 
     def open(self, stream: Stream, epoch: int, share: StagedShare) -> StagedParts:
         """Begins an epoch; returns its parts."""
-        staging = self._stagings[stream]
-        staging.begin(epoch, share.done, keep=share.keep, again=share.again)
-        return StagedParts(staging, partial(self._find_more, stream, epoch))
+        staging, generation = self._stagings[stream], share.generation
+        said = {"keep": share.keep, "again": share.again, "rest": share.rest}
+        staging.begin(epoch, share.done, generation=generation, **said)
+        find_more = partial(self._find_more, stream, epoch, generation=generation)
+        return StagedParts(staging, find_more, at=(epoch, generation))
 
     def lease(self, epoch: int, ask: Callable[[], StagedShare], held: Callable[[], InHand]) -> StagedParts:
         """Returns the parts of a training epoch, which begins when the first one is asked for.
@@ -93,10 +95,12 @@ class Intake:
     def _sealed(self, span: Span, rows: int) -> None:
         self._place.send(Action.SEALED, Sealed(**self._place.spec.sender, span=span, rows=rows))
 
-    def _find_more(self, stream: Stream, epoch: int, holding: Callable[[], Holding] | None = None) -> bool | None:
+    def _find_more(
+        self, stream: Stream, epoch: int, holding: Callable[[], Holding] | None = None, *, generation: int = 1
+    ) -> bool | None:
         """Fetches rows from a peer that has some; see `StagedParts`."""
         spec = self._place.spec
-        span = Span(attempt=spec.attempt, stream=stream, epoch=epoch)
+        span = Span(attempt=spec.attempt, stream=stream, epoch=epoch, generation=generation)
         starved_s, held = self._stagings[stream].starved_s, None if holding is None else holding()
         request = WorkRequest(**spec.sender, span=span, starved_s=starved_s, holding=held)
         work = self._place.ask(Action.WORK, request, Work)

@@ -88,7 +88,9 @@ class Member(NamedTuple):
         message = Finished(
             **sender,
             step=position.step,
+            leads=self.place.leads,
             model=model,
+            folder=self.output.folder,
             early=early,
             kept=kept,
             stopped=stopped,

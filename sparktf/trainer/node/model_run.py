@@ -13,7 +13,7 @@ from sparktf.trainer.node.checkpoint import Checkpoint
 from sparktf.trainer.node.epoch_end import EpochEnd, EpochMetrics
 from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.position import Done, Position
-from sparktf.trainer.node.weights import PlainCopy, Weights
+from sparktf.trainer.node.weights import Exported, PlainCopy, Weights
 
 
 class EpochLoop(Protocol):
@@ -52,6 +52,7 @@ class ModelRun(ABC):
         """
         self._member = member
         self._model = model
+        self._done: Done | None = None  # Of the last epoch
         self._weights = Weights(member, copy, exchange)
         self._epoch_end = EpochEnd(member, self._weights, model.optimizer, exchange, measured)
         restored = member.saves.restore(checkpoint, model.flavour, reads=reads)
@@ -65,23 +66,35 @@ class ModelRun(ABC):
         member.ready(
             keras=self._model.flavour, weights=int(self._model.model.count_params()), keep=rule, carried=self._carried
         )
-        self._weights.make_up(self._loop.position)
-        over = self._epoch_end.is_over_before(self._loop.position)
+        over = self._begin()
         while not over and (epoch := self._loop.begin_epoch()) is not None:
             self._train_epoch(epoch)
             self._weights.evaluate(self._loop.position)
             over = self._epoch_end.is_over(self._loop.position)
-        exported = self._weights.export(self._loop.position)
-        stopped, ending = self._epoch_end.stopped, self._epoch_end.ending
+        exported = self._export()
+        stopped = self._epoch_end.stopped if member.place.leads else None
+        ending = self._epoch_end.ending
         member.finish(self._loop.position, **exported._asdict(), stopped=stopped, ending=ending)
+
+    def _export(self) -> Exported:
+        """Has the leader export; called on all nodes."""
+        return self._weights.export(self._loop.position)
+
+    def _begin(self) -> bool:
+        """Begins as all others do; returns whether nothing is left to train."""
+        self._weights.make_up(self._loop.position)
+        return self._epoch_end.is_over_before(self._loop.position)
 
     def _train_epoch(self, epoch: int) -> None:
         self._member.place.enter("training")
-        self._epoch_end.begun(epoch)
-        done = self._train(epoch)
+        self._begin_epoch(epoch)
+        self._done = self._train(epoch)
         at = self._loop.position
         self._epoch_end.trained(at)
-        self._member.save(at, done, last=not at.is_complete)
+        self._member.save(at, self._done, last=not at.is_complete)
+
+    def _begin_epoch(self, epoch: int) -> None:
+        self._epoch_end.begun(epoch)
 
     @abstractmethod
     def _train(self, epoch: int) -> Done | None:

@@ -42,13 +42,18 @@ class Output:
             evaluates: This node writes and exports beside the leader.
         """
         spec = place.spec
-        self.folder = f"best-model.{spec.incarnation}" if evaluates else "model"
-        self._writes = place.leads or evaluates
+        self.folder = f"best-model.{spec.incarnation}" if evaluates else spec.upload_name("model")
+        self._evaluates = evaluates
+        self._told: dict[Stream, Metrics] = {}
         hasty = place.file_systems.open_runs(spec.run_root, deadline_s=KNOBS.summaries_s)
         self.model: tuple[StagedFile, ...] = ()
         self._place = place
         self._rows = rows
         self._summaries = Summaries(hasty, place.rundir.tensorboard, place.work, spec.attempt)
+
+    @property
+    def _writes(self) -> bool:
+        return self._place.leads or self._evaluates
 
     def loss(self, position: Position) -> None:
         """Keeps the loss of the last updates for TensorBoard."""
@@ -57,10 +62,6 @@ class Output:
 
     def metrics(self, stream: Stream, position: Position, rows: int, values: dict[str, float]) -> None:
         """Reports an epoch's metrics over all workers, or those of a commit."""
-        if not self._writes:
-            return
-        for name, value in values.items():
-            self._summaries.scalar(stream.value, f"epoch_{name}", value, position.step)
         message = Metrics(
             **self._place.spec.sender,
             stream=stream,
@@ -69,6 +70,18 @@ class Output:
             rows=rows,
             values=values,
         )
+        self._told[stream] = message
+        if self._writes:
+            self._tell(message)
+
+    def tell_again(self) -> None:
+        """Reports the last metrics of each stream once more: the node that was to report them is lost."""
+        for message in self._told.values():
+            self._tell(message)
+
+    def _tell(self, message: Metrics) -> None:
+        for name, value in message.values.items():
+            self._summaries.scalar(message.stream.value, f"epoch_{name}", value, message.step)
         self._place.send(Action.METRICS, message)
 
     def check(self, model: UserModel) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import faulthandler
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from sparktf.message import Message
+from sparktf.results.pace import UpdatePace
 from sparktf.sequence import Stream
 from sparktf.storage.file_systems import FileSystems
 from sparktf.topology import NodeId
@@ -21,6 +22,9 @@ from sparktf.trainer.node.report import Metered, Reporter, log_line
 from sparktf.wire.channel import ControlClient
 from sparktf.wire.control import Action, Printed, Ready, Warned, WorkerPlace
 from sparktf.wire.trainer_spec import Training
+
+_ASKED_AGAIN_S = 0.002
+"""Pause before a question is asked again. The driver waits with its answer, so that this is no interval of asking."""
 
 _Answer = TypeVar("_Answer", bound=Message)
 
@@ -36,6 +40,8 @@ class Place:
         file_systems: Opens any storage with the credentials of this process.
         storage: The storage of the run directory.
         began_s: Start of this process, by its monotonic clock.
+        generation: Returns the number of the gang's present generation.
+        is_leader: Returns whether this node leads it.
     """
 
     def __init__(self, spec: Training, client: ControlClient, reporter: Reporter, work: Path) -> None:
@@ -46,6 +52,8 @@ class Place:
         self.file_systems = FileSystems(spec.hadoop)
         self.storage = self.file_systems.open_runs(spec.run_root)
         self.began_s = time.monotonic()
+        self.generation: Callable[[], int] = lambda: 1
+        self.is_leader: Callable[[], bool] = lambda: spec.leads
         self._reporter = reporter
         self._printing = Printing(self._send_printed)
 
@@ -56,8 +64,8 @@ class Place:
 
     @property
     def leads(self) -> bool:
-        """Whether this node reports and writes on behalf of all."""
-        return self.spec.leads
+        """Whether this node reports and writes on behalf of all, at present."""
+        return self.is_leader()
 
     @property
     def evaluates(self) -> bool:
@@ -68,9 +76,21 @@ class Place:
         """Puts a loop's position into heartbeats from now on."""
         self._reporter.follow(loop)
 
+    def take_joiners_wait(self) -> bool:
+        """Returns whether others wait to join, by the driver's last word to the leader; each word counts once."""
+        return self._reporter.take_joiners_wait()
+
+    def leave_at(self, leave: Callable[[int], None]) -> None:
+        """Has the driver's word that a generation of the gang is over taken by `leave`, from now on."""
+        self._reporter.leave_at(leave)
+
     def measure(self, meter: Metered) -> None:
         """Puts this process's usage into heartbeats from now on."""
         self._reporter.measure(meter)
+
+    def tell_pace(self, pace: Callable[[], UpdatePace]) -> None:
+        """Puts the pace of this node's updates into heartbeats from now on; `pace` is called from any thread."""
+        self._reporter.tell_pace(pace)
 
     def enter(self, phase: str) -> None:
         """Puts this node's phase into heartbeats from now on."""
@@ -135,3 +155,10 @@ class Place:
     def leave(self) -> None:
         """Waits for the order to stop, which ends the process."""
         self._reporter.finish()
+
+
+def asked_until(ask: Callable[[], _Answer], done: Callable[[_Answer], bool]) -> _Answer:
+    """Returns the first answer with which a wait for the driver is done, which waits with an answer where it is not."""
+    while not done(found := ask()):
+        time.sleep(_ASKED_AGAIN_S)
+    return found

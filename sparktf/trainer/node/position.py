@@ -91,8 +91,9 @@ class Extent(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A node's part of an incomplete epoch, in this attempt."""
+    """A node's part of an incomplete epoch, in this attempt, or that of all nodes."""
 
     intervals: Sequence[Interval] = ()  # Intervals of the epoch sequence
     rows_aside: int = 0  # Rows in them that were left out because they fail a check
     in_doubt: int = 0  # Other rows that may be in the weights without a receipt
+    of_all: bool = False  # It is that of all nodes

@@ -12,6 +12,7 @@ from typing import Protocol
 from sparktf.errors import ControlError, DriverLostError, RefusedError
 from sparktf.knobs import KNOBS
 from sparktf.message import Message
+from sparktf.results.pace import UpdatePace
 from sparktf.results.usage import Usage
 from sparktf.trainer.node.position import Position, Positioned
 from sparktf.wire.beats import QUICK_S
@@ -28,6 +29,7 @@ from sparktf.wire.control import (
     WorkerPlace,
     WorkersOrder,
 )
+from sparktf.wire.regrouping import GenerationOver, JoinersWait
 from sparktf.wire.trainer_spec import TrainerSpec
 
 EXIT_STOPPED = 143
@@ -58,8 +60,11 @@ class Reporter:
         self._spec = spec
         self._loop: Positioned | None = None
         self._meter: Metered | None = None
+        self._pace: Callable[[], UpdatePace | None] = lambda: None
         self._phase: Callable[[], str] = lambda: "starting"
         self._workers: tuple[WorkerPlace, ...] = ()
+        self._leave: Callable[[int], None] = lambda generation: None
+        self._joiners_wait = False
         self._finished, self._due = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -75,9 +80,22 @@ class Reporter:
         """See `Place.follow`."""
         self._loop = loop
 
+    def leave_at(self, leave: Callable[[int], None]) -> None:
+        """See `Place.leave_at`."""
+        self._leave = leave
+
+    def take_joiners_wait(self) -> bool:
+        """See `Place.take_joiners_wait`."""
+        found, self._joiners_wait = self._joiners_wait, False
+        return found
+
     def measure(self, meter: Metered) -> None:
         """See `Place.measure`."""
         self._meter = meter
+
+    def tell_pace(self, pace: Callable[[], UpdatePace]) -> None:
+        """See `Place.tell_pace`."""
+        self._pace = pace
 
     def enter(self, phase: str) -> None:
         """See `Place.enter`."""
@@ -137,8 +155,9 @@ class Reporter:
         """Sends a heartbeat and carries out the orders; returns the seconds until the next one."""
         spec = self._spec
         usage = None if self._meter is None else self._meter.read()
-        beat = Heartbeat(**spec.sender, progress=self.progress, usage=usage)
+        beat = Heartbeat(**spec.sender, progress=self.progress, usage=usage, pace=self._pace())
         answer = self._client.call(Action.HEARTBEAT, beat, TrainerOrders, timeout_s=spec.timeouts.heartbeat)
+        self._joiners_wait = any(isinstance(order, JoinersWait) for order in answer.orders)
         for order in answer.orders:
             self._obey(order)
         return answer.beat_s
@@ -149,6 +168,8 @@ class Reporter:
                 self._exit(0 if self._finished.is_set() else EXIT_STOPPED, "stopped by the driver")
             case WorkersOrder():
                 self._workers = order.workers
+            case GenerationOver():
+                self._leave(order.number)
 
     def _exit(self, code: int, reason: str) -> None:
         """Ends the process at once: MultiWorkerMirroredStrategy's own shutdown waits long for lost peers."""

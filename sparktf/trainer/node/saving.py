@@ -56,7 +56,11 @@ class SavePolicy:
 
 
 class Saves:
-    """The checkpoints of a node."""
+    """The checkpoints of a node.
+
+    Attributes:
+        agreed_step: Update of the last one that the nodes have agreed on, or were restored from; -1 for none.
+    """
 
     def __init__(self, place: Place, writer: Callable[[Place, Flavour], StateWriter]) -> None:
         """Starts to count the time until the first checkpoint; `writer` makes a writer."""
@@ -64,7 +68,8 @@ class Saves:
         self._place = place
         self._policy = SavePolicy(spec.config.checkpoint, time.monotonic())
         self._extent = Extent.of(spec.config.train)
-        self._saved_step = spec.restore.step if spec.restore else -1
+        self._saved_step = self.agreed_step = spec.restore.step if spec.restore else -1
+        self._is_asked = False
         self._checkpoint: Checkpoint | None = None
         self._make_writer = writer
         self._writer: StateWriter | None = None
@@ -113,13 +118,23 @@ class Saves:
         """Whether a checkpoint by steps was due after any update since the last one."""
         return self._policy.due_between(self._saved_step, step)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a checkpoint is to be saved as soon as may be; see `ask`."""
+        return self._is_asked
+
+    def ask(self) -> None:
+        """Has the next state saved, also if it was saved before: the node that did so is lost, and its files may be."""
+        self._saved_step = -1
+        self._is_asked = True
+
     def take_wish(self) -> bool:
-        """Returns whether a checkpoint is due by time; only the leader asks for one.
+        """Returns whether a checkpoint is due by time, or asked for; only the leader asks for one.
 
         Each is asked for once: the time counts from now on, saved or not. If nothing was trained since the last
         checkpoint there is nothing to save, and a wish that stayed would be repeated for ever.
         """
-        due = self._place.leads and self._policy.due_by_time(time.monotonic())
+        due = self._place.leads and (self._is_asked or self._policy.due_by_time(time.monotonic()))
         if due:
             self._rest()
         return due
@@ -132,7 +147,7 @@ class Saves:
         """Saves a checkpoint; see `Member.save`."""
         if self._writer is None or self._checkpoint is None:
             return
-        self._saved_step = position.step
+        self._saved_step = self.agreed_step = position.step
         self._place.enter("saving")
         last = last or self._extent.may_end_at(position)
         self._writer.save(self._checkpoint, position, done, last=last)
@@ -150,4 +165,5 @@ class Saves:
 
     def _rest(self) -> None:
         """Restarts the time until the next checkpoint."""
+        self._is_asked = False
         self._policy.saved(time.monotonic())

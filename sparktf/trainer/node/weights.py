@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from sparktf.errors import PreflightError
+from sparktf.feed.arrays.columns import Array
 from sparktf.feed.pipeline import NodeFeed
+from sparktf.message import Message
 from sparktf.results.comparison import Comparison
 from sparktf.results.keep import BEGUN, Evaluation, KeepRule, Kept, keep_rule, merged_evaluations
 from sparktf.sequence import Stream
@@ -25,9 +29,18 @@ from sparktf.trainer.node.member import Member
 from sparktf.trainer.node.place import Place
 from sparktf.trainer.node.position import Position
 from sparktf.wire.restore import BestWeights
+from sparktf.wire.trainer_spec import Training
 
 _GATE_EVALUATIONS = 2
 """The gate takes as long as this many evaluations if it reads the rows again: there are two models."""
+
+
+class Looked(Message):
+    """The evaluations of a run so far, as a node takes them over that joins the others later."""
+
+    evaluations: tuple[Evaluation, ...]
+    best: Evaluation | None = None  # Of the weights that are kept
+    files: dict[str, int] = {}  # Bytes of each file of these; none where they are those that the attempt began with
 
 
 class PlainCopy(Protocol):
@@ -106,7 +119,8 @@ class Weights:
         self._best: BestEpoch | None = None
         self._gate: Gate | None = None
         self._compared: tuple[int, Comparison | None] | None = None
-        self._passes_before = 0
+        # By the specification alone: who joins later counts as the others do.
+        self._looks_at_begun = looks_at_begun(member.place.spec)
         restore = member.place.spec.restore
         self.took_s = 0.0
         self.evaluations: tuple[Evaluation, ...] = restore.validation if restore else ()
@@ -140,6 +154,19 @@ class Weights:
             self._gate = Gate(spec.config.gate, self._member.place, self._copy.model, self._evaluator, self._exchange)
         return rule
 
+    def looked(self) -> tuple[Looked, list[Array]]:
+        """Returns the evaluations so far, and the files of the best weights, uint8 [bytes] each."""
+        looked, files = Looked(evaluations=self.evaluations), dict[str, Array]()
+        if self._best is not None:
+            looked, files = looked.model_copy(update={"best": self._best.evaluation}), self._best.files()
+        return looked.model_copy(update={"files": {name: file.size for name, file in files.items()}}), [*files.values()]
+
+    def take(self, looked: Looked, files: Sequence[Array]) -> None:
+        """Takes over what another node has `looked` at."""
+        self.evaluations = looked.evaluations
+        if self._best is not None and looked.best is not None:
+            self._best.take(looked.best, dict(zip(looked.files, files, strict=True)))
+
     def make_up(self, position: Position) -> None:
         """Evaluates the attempt's first weights if their metrics are needed and missing; called on all nodes.
 
@@ -148,7 +175,9 @@ class Weights:
         """
         restore = self._member.place.spec.restore
         if restore is None or not restore.step:
-            self._look_at_begun(position)
+            if self._looks_at_begun:
+                self._member.save(position)  # a resumed run, or an evaluator, finds them among the commits
+                self.evaluate(replace(position, epoch=BEGUN))
             return
         if restore.evaluated:
             return
@@ -156,16 +185,6 @@ class Weights:
             self.evaluate(replace(position, epoch=restore.cursor.epoch - 1))
         elif self._member.extent.epoch_after(position) is None:
             self.evaluate(replace(position, epoch=restore.cursor.epoch))
-
-    def _look_at_begun(self, position: Position) -> None:
-        """Evaluates the weights of `train.init_from` as epoch 0 of `train.keep` and `train.early_stopping`."""
-        spec = self._member.place.spec
-        train = spec.config.train
-        is_known = spec.init is None if spec.restore is None else spec.restore.evaluated
-        if is_known or (train.keep == "last" and train.early_stopping is None):
-            return
-        self._member.save(position)  # a resumed run, or an evaluator, finds them among the commits
-        self.evaluate(replace(position, epoch=BEGUN))
 
     def complete(self, position: Position) -> None:
         """Evaluates restored weights that are not trained further, unless their metrics are known."""
@@ -179,12 +198,7 @@ class Weights:
         began_s = time.monotonic()
         self._copy.update()
         epoch = position.epoch
-        with self._validation(epoch) as feed:
-            if self._gate is not None and self._is_exported(position):
-                comparison, values, rows = self._gate.compare(feed)
-                self._compared = position.step, comparison
-            else:
-                values, rows = self._evaluator.evaluate(feed)
+        values, rows = self._exchange.whole(partial(self._measured, self._evaluator, position))
         self._member.output.metrics(Stream.VALIDATION, position, rows, values)
         evaluation = Evaluation(epoch=epoch, step=position.step, rows=rows, values=values)
         self.evaluations = merged_evaluations((*self.evaluations, evaluation))
@@ -192,6 +206,14 @@ class Weights:
             self._best.offer(evaluation, self._copy.checkpoint)
         evaluations = 1 if self._gate is None or self._compared is not None else 1 + _GATE_EVALUATIONS
         self.took_s = max(self.took_s, evaluations * (time.monotonic() - began_s))
+
+    def _measured(self, evaluator: Evaluator, position: Position) -> tuple[dict[str, float], int]:
+        with self._validation(position.epoch) as feed:
+            if self._gate is None or not self._is_exported(position):
+                return evaluator.evaluate(feed)
+            comparison, values, rows = self._gate.compare(feed)
+            self._compared = position.step, comparison
+            return values, rows
 
     def _is_exported(self, position: Position) -> bool:
         """Whether the weights at a position will be exported independently of their metrics."""
@@ -216,9 +238,19 @@ class Weights:
 
     def _validation(self, epoch: int) -> NodeFeed:
         """Opens the validation rows for an epoch. Feeds count from 0: a pass before epoch 0 moves all by one."""
-        if epoch == BEGUN:
-            self._passes_before = 1
-        return self._member.input.open(Stream.VALIDATION, epoch + self._passes_before)
+        return self._member.input.open(Stream.VALIDATION, epoch + self._looks_at_begun)
+
+
+def looks_at_begun(spec: Training) -> bool:
+    """Whether an attempt evaluates the weights of `train.init_from`, before its first epoch.
+
+    They count as those of an epoch 0 for `train.keep` and `train.early_stopping`.
+    """
+    train, restore = spec.config.train, spec.restore
+    if restore is not None and (restore.step or restore.evaluated):
+        return False
+    has_some = restore is not None or spec.init is not None
+    return has_some and not (train.keep == "last" and train.early_stopping is None)
 
 
 class BestEpoch:
@@ -238,11 +270,34 @@ class BestEpoch:
 
     def offer(self, evaluation: Evaluation, checkpoint: LocalCheckpoint) -> None:
         """Keeps the current weights if the leader finds them the best so far; called on every node."""
-        better = self._exchange.leads and self._rule.is_better(evaluation, self._best)
-        if self._exchange.from_leader([np.array([better])])[0][0]:
+        better = np.array([self._rule.is_better(evaluation, self._best)])
+        with self._exchange.again():  # metrics may differ in their last bit
+            [better] = self._exchange.from_leader([better])
+        if better[0]:
             shutil.rmtree(self._folder, ignore_errors=True)
             checkpoint.write(self._folder)
             self._best, self._restored = evaluation, None
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """That of the best weights; None without any."""
+        return self._best
+
+    def files(self) -> dict[str, Array]:
+        """Returns the files of the best weights, uint8 [bytes] each, by name; none of an earlier attempt's."""
+        if self._best is None or self._restored is not None:
+            return {}
+        return {path.name: np.fromfile(path, np.uint8) for path in sorted(self._folder.iterdir())}
+
+    def take(self, best: Evaluation, files: Mapping[str, Array]) -> None:
+        """Takes over the best weights of another node, as `files` returns them."""
+        self._best = best
+        if files:
+            self._restored = None
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.mkdir()
+            for name, content in files.items():
+                content.tofile(self._folder / name)
 
     def restore(self, checkpoint: LocalCheckpoint) -> Kept | None:
         """Restores and describes the best weights; None if no evaluation gave a number.

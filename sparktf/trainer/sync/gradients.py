@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import numpy as np
 import tensorflow as tf
 
 from sparktf.errors import SparkTFError
 from sparktf.feed.arrays.columns import Array
-from sparktf.trainer.model.exchange import Exchange
 
 JOINED_NBYTES = 16_384
 """Copying a tensor of up to this size takes less time than handing it to Python."""
+
+
+class Summing(Protocol):
+    """An exchange that makes an update's sums in one operation; see `GenerationsExchange`."""
+
+    def sum_and_gather(self, dense: Sequence[Array], rows: Sequence[Array]) -> list[Array]:
+        """Returns the sum over all members of each dense array, then the rows of all of each other one."""
 
 
 class GradientSum(Protocol):
@@ -27,6 +33,10 @@ class GradientSum(Protocol):
     def error(self) -> SparkTFError | None:
         """Why a sum has failed, if its own code has raised: TensorFlow raises an error of its own for it."""
 
+    @property
+    def losses(self) -> list[float]:
+        """The loss of each update whose sums were made, since the list was cleared; none where nobody is told."""
+
     def __call__(self, parts: list[Any]) -> list[Any]:
         """Returns the sums of tensors, and the rows of all replicas for each IndexedSlices; called in a replica."""
 
@@ -39,6 +49,11 @@ class CollectiveSum:
 
     is_padded = True
     error = None
+
+    @property
+    def losses(self) -> list[float]:
+        """See `GradientSum`."""
+        return []
 
     def __call__(self, parts: list[Any]) -> list[Any]:
         """See `GradientSum`."""
@@ -67,9 +82,11 @@ class ExchangeSum:
 
     is_padded = False
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Summing, summed: Callable[[float], None] = lambda began_s: None) -> None:
         self._exchange = exchange
+        self._tell = summed
         self.error: SparkTFError | None = None
+        self.losses: list[float] = []
 
     def __call__(self, parts: list[Any]) -> list[Any]:
         """See `GradientSum`."""
@@ -102,12 +119,15 @@ class ExchangeSum:
         ]
 
     def _summed(self, arrays: tuple[Array, ...], dense: int) -> list[Array]:
+        began_s = time.perf_counter()
         try:
-            summed = self._exchange.sum(arrays[:dense])
-            return [*summed, *(np.concatenate(self._exchange.gather(rows)) for rows in arrays[dense:])]
+            summed = self._exchange.sum_and_gather(arrays[:dense], arrays[dense:])
         except SparkTFError as error:
             self.error = error
             raise
+        self._tell(began_s)
+        self.losses.append(float(summed[0].reshape(-1)[0]))  # the loss is the first of what is summed
+        return summed
 
 
 def _added(parts: Sequence[Any]) -> Any:

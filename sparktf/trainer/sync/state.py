@@ -9,8 +9,8 @@ what they mean: they become the leader's, as what tf.distribute would store.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,8 @@ from sparktf.feed.arrays.columns import Array
 from sparktf.trainer.model.exchange import Exchange
 from sparktf.trainer.model.model import UserModel
 from sparktf.trainer.model.trackables import tensorflow_variable
+from sparktf.trainer.sync.exchange.linked import aligned
+from sparktf.trainer.sync.exchange.transfer import bytes_of
 
 _RANDOM = ("seed_generator", "StateVar")
 """In the names of variables of random generators, of Keras 3 and of tf_keras."""
@@ -27,6 +29,17 @@ _RANDOM = ("seed_generator", "StateVar")
 ALIKE = 1e-4
 """Differences relative to a variable's largest value that processors of several kinds make, of which one adds in an
 order that another does not."""
+
+
+class Passing(Protocol):
+    """An exchange by which a member that joins gets what the others have; see `GenerationsExchange`."""
+
+    @property
+    def joins(self) -> bool:
+        """Whether this member waits for it."""
+
+    def fill(self, arrays: Sequence[Array]) -> None:
+        """Writes over the arrays of members that have joined those of others, which only give them."""
 
 
 class MemberState:
@@ -42,10 +55,29 @@ class MemberState:
         self._every = list(every.values())
         self._alike = [variable for variable in self._every if id(variable) not in own and not is_random(variable)]
         self._learned = {id(variable) for variable in (*model.trained(), *slots)}
+        self._room: list[Array] = []
 
     def take_leaders(self) -> None:
-        """Gives all members the leader's values."""
-        self._assign(self._every, self._exchange.from_leader([variable.numpy() for variable in self._every]))
+        """Gives all members the leader's values; called on all."""
+        self._assign(self._every, self._exchange.from_leader(list(_views(self._every))))
+
+    def make_room(self) -> None:
+        """Takes memory for the values of another member, for whose coming the others of a gang stand still."""
+        self._room = [aligned(view.shape, view.dtype) for view in _views(self._every)]
+        for values in self._room:
+            values.fill(0)  # only now does the system give it
+
+    def pass_on(self, exchange: Passing) -> None:
+        """Gives a member's values to those who join, which have them after `take_given`; called on all."""
+        if exchange.joins and not self._room:
+            self.make_room()
+        exchange.fill(self._room if exchange.joins else list(_views(self._every)))
+
+    def take_given(self) -> None:
+        """Makes the values that have come this member's own."""
+        for variable, values in zip(self._every, self._room, strict=True):
+            variable.assign(_uncopied(values))
+        self._room = []
 
     def average(self) -> None:
         """Makes the moving statistics those of all members."""
@@ -65,7 +97,7 @@ class MemberState:
         Raises:
             ExchangeError: a member's differ by more than `ALIKE`.
         """
-        sums = [zlib.crc32(np.ascontiguousarray(variable.numpy()).tobytes()) for variable in self._alike]
+        sums = [zlib.crc32(bytes_of(values.reshape(-1))) for values in _views(self._alike)]
         told = np.array(self._exchange.gather(np.array([zlib.crc32(np.array(sums).tobytes())])))
         if np.all(told == told[0]):
             return ""
@@ -94,6 +126,19 @@ class MemberState:
         if not self._exchange.leads:
             for variable, value in zip(variables, leaders, strict=True):
                 variable.assign(value)
+
+
+def _views(variables: Iterable[Any]) -> Iterator[Array]:
+    """Yields values; `variable.numpy()` would copy them: TensorFlow writes elsewhere while one has a view."""
+    return (np.asarray(variable.read_value()) for variable in variables)
+
+
+def _uncopied(values: Array) -> Any:
+    """Returns values for an assignment, which then copies nothing: TensorFlow never writes into memory of others."""
+    try:
+        return tf.experimental.dlpack.from_dlpack(values.__dlpack__())
+    except (BufferError, tf.errors.OpError):  # a type that NumPy does not pass on, as bfloat16, or older TensorFlows
+        return values
 
 
 def moving_statistics(model: Any) -> list[Any]:

@@ -90,14 +90,27 @@ class UpdateFunction:
             The mean loss over all rows of all nodes.
 
         Raises:
-            PeerLostError: another node is lost, where the exchange says so.
+            RegroupedError: another node is lost, and the gang goes on without it; `losses` has what is made.
+            PeerLostError: another node is lost.
         """
+        if self._total is not None:
+            self._total.losses.clear()
         try:
             return float(self._updates(rows, counts, totals))
         except tf.errors.OpError as error:
             if self._total is not None and self._total.error is not None:
                 raise self._total.error from error
             raise
+
+    def trace(self) -> None:
+        """Prepares for the first call, which takes no longer than others then: a call that makes no update."""
+        none = tf.zeros((0, int(self._strategy.num_replicas_in_sync)), tf.int32)
+        self._updates(example(self._model.spec), none, tf.zeros((0,), tf.int32))
+
+    @property
+    def losses(self) -> list[float]:
+        """The loss of each update of the present call, or the last one, as far as they are made; see `GradientSum`."""
+        return [] if self._total is None else self._total.losses
 
     def _run_updates(self, rows: Tensors, counts: Any, totals: Any) -> Any:
         ends = tf.reshape(tf.cumsum(tf.reshape(counts, [-1])), tf.shape(counts))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,10 @@ import tensorflow as tf
 
 from sparktf.errors import PreflightError
 from sparktf.feed.arrays.columns import Array
-from sparktf.trainer.model.exchange import ALONE, Exchange
+from sparktf.trainer.model.exchange import ALONE, Exchange, Result
 from sparktf.trainer.node.place import Place
-from sparktf.trainer.sync.exchange.linked import LinkedExchange, partners
-from sparktf.trainer.sync.exchange.meeting import Membership, Peer, link_members
 from sparktf.trainer.sync.gradients import sum_over_replicas
+from sparktf.trainer.sync.regroupings import Regroupings
 
 
 def make_strategy(nodes: int, devices: int) -> Any:
@@ -51,29 +51,21 @@ def _devices(count: int) -> list[str]:
     return [f"/cpu:{i}" for i in range(count)]
 
 
-def exchange_of(place: Place, strategy: Any) -> Exchange:
-    """Returns the exchange of a node's gang."""
+def exchange_of(place: Place, strategy: Any, regroupings: Regroupings) -> Exchange:
+    """Returns the exchange of a node's gang, which `regroupings` meets where it is sparktf's own."""
     workers = place.spec.cluster.workers()
     if len(workers) == 1:
         return ALONE
+    if place.spec.collectives == "sparktf":
+        return regroupings.exchange()
     ranks = {node: rank for rank, node in enumerate(workers)}
-    rank, leader = ranks[place.spec.node], ranks[place.spec.cluster.leader]
-    if place.spec.collectives == "tensorflow":
-        return CollectiveExchange(strategy, rank, len(workers), leader)
-    members = [Peer(str(node), *_host_and_port(address)) for node, address in workers.items()]
-    access = place.client.access
-    own = Membership(rank, place.spec.attempt, 1, access.secret, access.tls)
-    links = link_members(members, own, partners(rank, len(members)))
-    return LinkedExchange(rank, len(members), leader, links, attempt=place.spec.attempt)
-
-
-def _host_and_port(address: str) -> tuple[str, int]:
-    host, _, port = address.rpartition(":")
-    return host, int(port)
+    return CollectiveExchange(strategy, ranks[place.spec.node], len(workers), ranks[place.spec.cluster.leader])
 
 
 class CollectiveExchange:
     """See `Exchange`: by TensorFlow's collectives, in functions of their own."""
+
+    generation = 1
 
     def __init__(self, strategy: Any, rank: int, members: int, leader: int) -> None:
         """Takes the strategy of several workers; `leader` is a rank."""
@@ -95,16 +87,26 @@ class CollectiveExchange:
         lengths[self.rank] = len(array)
         [lengths] = self.sum([lengths])
         ends = np.cumsum(lengths)
-        # Collectives know no small integers.
-        whole = np.zeros((int(ends[-1]), *array.shape[1:]), np.promote_types(array.dtype, np.int32))
+        # One trace for each length: so a power of two. Collectives know no small integers.
+        length = 1 << (int(ends[-1]) - 1).bit_length() if ends[-1] else 0
+        whole = np.zeros((length, *array.shape[1:]), np.promote_types(array.dtype, np.int32))
         whole[ends[self.rank] - len(array) : ends[self.rank]] = array
-        return [part.astype(array.dtype) for part in np.split(self.sum([whole])[0], ends[:-1])]
+        return [part.astype(array.dtype) for part in np.split(self.sum([whole])[0][: ends[-1]], ends[:-1])]
 
     def from_leader(self, arrays: Sequence[Array]) -> list[Array]:
         """See `Exchange`."""
         wide = [np.asarray(array, np.promote_types(array.dtype, np.int32)) for array in arrays]
         found = self.sum([array if self.leads else np.zeros_like(array) for array in wide])
         return [value.astype(array.dtype) for value, array in zip(found, arrays, strict=True)]
+
+    def again(self) -> AbstractContextManager[None]:
+        """See `Exchange`."""
+        return nullcontext()
+
+    def whole(self, work: Callable[[], Result], *, takes_in: bool = False) -> Result:
+        """See `Exchange`."""
+        del takes_in
+        return work()
 
     def _sum_over_workers(self, values: list[Any]) -> list[Any]:
         def replica(parts: list[Any]) -> Any:

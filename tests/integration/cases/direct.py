@@ -13,18 +13,19 @@ from sparktf.driver.plan.locality import nowhere
 from sparktf.driver.plan.plan import Plan
 from sparktf.driver.source.choice import choose_feed
 from sparktf.driver.source.origin import Origin
+from sparktf.driver.spark.application import file_systems_of
 from sparktf.errors import SparkTFError
 from sparktf.feed.blocks import PlannedParts
 from sparktf.feed.pipeline import NodeFeed
 from sparktf.sequence import Stream
-from sparktf.storage.file_systems import FileSystems, open_storage
+from sparktf.storage.file_systems import open_storage
 
 
 def fed(spark: SparkSession, config: dict[str, Any]) -> DataFrame:
     """Returns a row: the version in the plan, what is said of who reads (or the error), and the rows by `id`: JSON."""
     job, said = JobConfig.model_validate(config), list[str]()
     try:
-        plan = choose_feed(spark, job, Origin(spark, job), FileSystems(), nowhere, said.append)
+        plan = choose_feed(spark, job, Origin(spark, job), file_systems_of(spark), nowhere, said.append)
     except SparkTFError as error:
         return _row(spark, None, f"{type(error).__name__}: {error}", "[]")
     rows = [] if plan.staged else _rows(plan)

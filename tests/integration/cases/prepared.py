@@ -17,6 +17,7 @@ def prepare(df: DataFrame, params: dict[str, Any]) -> dict[str, Any]:
     row = df.agg(f.count("*"), *(g(c) for c in params["columns"] for g in (f.mean, f.stddev_pop))).first()
     assert row is not None
     count, *moments = row
+    moments = [round(moment, 9) for moment in moments]  # whatever the order in which tasks add up
     return {"rows": count, "mean": moments[::2], "deviation": moments[1::2]}
 
 

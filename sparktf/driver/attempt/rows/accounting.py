@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -65,9 +65,39 @@ class EpochAccount:
     reports: dict[NodeId, EpochDone] = field(default_factory=dict)
     # Of workers that lease rows, if others report the epoch; both must agree
     receipts: EpochReceipts | None = None
+    settled: Counts | None = None  # By the book of all members, where one of them was lost as the epoch ended
+    earlier: dict[NodeId, int] = field(default_factory=dict)  # Rows that nodes have trained in earlier generations
+
+    def wait_for(self, nodes: int) -> None:
+        """Has it wait for the reports of this number of nodes, unless one has come: one may have been lost since."""
+        if not self.reports:
+            self.nodes = nodes
 
     def add(self, report: EpochDone) -> None:
         self.reports[report.node] = report
+
+    def settle(self, before: tuple[int, int, int], rows: int, aside: int) -> None:
+        """Takes the rows that all members have trained or set aside in this attempt as the last word on it.
+
+        Args:
+            before: Those that were done when the attempt began; see `go_on`.
+        """
+        self.before, self.aside_before, self.replayed_before = before
+        self.settled = Counts(rows, rows - aside, aside)
+
+    def go_on(self, nodes: int, before: tuple[int, int, int], trained: Mapping[NodeId, int]) -> None:
+        """Has it go on with other members.
+
+        Args:
+            nodes: Their number.
+            before: Rows done, those of them that were set aside, and those that may have been trained twice.
+            trained: The rows that each node has trained in this generation.
+        """
+        self.nodes = nodes
+        self.before, self.aside_before, self.replayed_before = before
+        for node, rows in trained.items():
+            self.earlier[node] = self.earlier.get(node, 0) + rows
+        self.reports.clear()
 
     @property
     def fed(self) -> int:
@@ -105,16 +135,16 @@ class EpochAccount:
         """Returns the rows that a node is known to have trained of it."""
         if self.receipts is not None:
             return self.receipts.made[node].rows if node in self.receipts.made else 0
-        return self.reports[node].rows_trained if node in self.reports else 0
+        return self.earlier.get(node, 0) + (self.reports[node].rows_trained if node in self.reports else 0)
 
     @property
     def is_reported(self) -> bool:
-        return len(self.reports) == self.nodes
+        return self.settled is not None or len(self.reports) == self.nodes
 
     @property
     def complete(self) -> bool:
         """Whether all nodes have finished all of their rows."""
-        return self.is_reported and all(r.complete for r in self.reports.values())
+        return self.settled is not None or (self.is_reported and all(r.complete for r in self.reports.values()))
 
     @property
     def is_wrong(self) -> bool:
@@ -132,6 +162,8 @@ class EpochAccount:
 
     @property
     def _reported(self) -> Counts:
+        if self.settled is not None:
+            return self.settled
         reports = self.reports.values()
         columns = zip(*((r.rows_fed, r.rows_trained, r.rows_aside) for r in reports), strict=True)
         return Counts(*map(sum, columns))
@@ -175,6 +207,11 @@ class EpochAccount:
             verdict=Verdict.DATA_REFUSED,
             time_s=time_s,
         )
+
+
+def are_told_before(epoch: int, accounts: Iterable[EpochAccount]) -> bool:
+    """Whether all nodes have reported the epochs before this one: the leader may store its checkpoint before that."""
+    return all(account.is_reported for account in accounts if account.epoch < epoch)
 
 
 def is_wrong_before(epoch: int, accounts: Iterable[EpochAccount]) -> bool:

@@ -104,7 +104,7 @@ class FedRows:
             keep: Nodes keep the rows for later epochs.
         """
         stream, epoch, ledger = message.stream, message.epoch, self._open
-        share, is_wanted = ledger.share(stream, epoch, done, keep=keep, sender=message)
+        share, is_wanted = ledger.share(stream, epoch, done, keep=keep, sender=message, generation=message.generation)
         if is_wanted:
             self.wanted.append((stream, epoch))
         if stream is Stream.TRAIN and share.again:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 
 from sparktf.config.job import JobConfig
 from sparktf.driver.attempt.rows.accounting import EpochReceipts
+from sparktf.driver.attempt.rows.kept_blocks import KeptBlocks
 from sparktf.driver.attempt.rows.leases import BlockLeases, Lessee, layout_of
 from sparktf.driver.attempt.rows.shares import done_of
 from sparktf.driver.attempt.rows.staged_leases import StagedLeases
@@ -51,6 +52,7 @@ class EpochBook:
     # Held while the leases are made, which may take long; never waited for under the books' own lock
     opening: threading.Lock = field(default_factory=threading.Lock)
     receipts: EpochReceipts = field(default_factory=EpochReceipts)
+    by_kept: bool = False  # Whether the leases know workers, and not hosts, that have blocks
 
 
 class LeaseBooks:
@@ -69,6 +71,8 @@ class LeaseBooks:
         self._untold_rows = _UNTOLD * config.steps_per_call * config.train.batch_size
         self._locality = config.data.locality
         self._workers = dict(workers)
+        keeps = config.data.cache == "disk" and len(workers) > 1
+        self._kept = KeptBlocks(plan.block_rows(Stream.TRAIN), workers) if keeps else None
         self._is_fed = Stream.TRAIN in plan.staged
         self._lock = threading.Lock()
         self._books: dict[int, EpochBook] = {}
@@ -94,12 +98,13 @@ class LeaseBooks:
             book = self._book(message.epoch)
         if message.node not in workers or self._is_fed:
             raise RefusedError(f"{message.node} does not lease rows")
-        host = self._plan.host_number(workers[message.node])
+        host = self._plan.host_number(workers[message.node])  # for what is read beside it
         self._open(book, message.epoch, workers)
         with self._lock:
             if not isinstance(book.leases, BlockLeases):
                 return BlockLease(ended=True)
-            found = self._lease(book.leases, lessee, message, host, len(workers))
+            place = self._kept.place(lessee.node) if book.by_kept and self._kept is not None else host
+            found = self._lease(book.leases, lessee, message, place, len(workers))
             ended = book.leases.is_done
         pieces = self._plan.pieces(Stream.TRAIN, found, host)
         return BlockLease.model_construct(pieces=pieces, ended=ended and not pieces)
@@ -203,9 +208,13 @@ class LeaseBooks:
             plan = self._plan
             todo = remaining(plan.rows(Stream.TRAIN), done_of(self._cursor, Stream.TRAIN, epoch))
             order, layout = plan.order(Stream.TRAIN, epoch), self._layout_for(workers)
+            by_kept = not layout.hosts and self._kept is not None
+            if by_kept and self._kept is not None:
+                with self._lock:
+                    layout = self._kept.layout()
             leases = BlockLeases(order, todo, layout, self._batch_rows)
             with self._lock:
-                book.leases = None if book.is_over else leases
+                book.leases, book.by_kept = None if book.is_over else leases, by_kept
 
     def _layout_for(self, workers: Mapping[NodeId, str]) -> BlockLayout:
         """Returns the blocks by the workers' present hosts: a successor may be on another one."""
@@ -224,7 +233,10 @@ class LeaseBooks:
         # Rows that each node has trained so far tell its speed; before there are any, all are taken for alike.
         batch, trained = self._batch_rows, self._trained
         share = (trained.get(lessee.node, 0) + batch) / (sum(trained.values()) + workers * batch)
-        return leases.lease(lessee, host, message.rows, share)
+        found = leases.lease(lessee, host, message.rows, share)
+        if self._kept is not None:
+            self._kept.note(lessee, found.block)
+        return found
 
     def _count(self, receipt: Receipt) -> None:
         lessee = Lessee(receipt.node, receipt.incarnation)

@@ -1,4 +1,11 @@
-"""Which node gets which split of a DataFrame, and which are sealed: the driver's books of fed rows."""
+"""Which node gets which split of a DataFrame, and which are sealed: the driver's books of fed rows.
+
+A synchronous gang that goes on without a member has a book for each generation (`StreamBook.rest`). It begins with the
+intervals that all members have trained by then, so that nothing needs to be known of what any of them held: each split
+that is not trained to its end is awaited again, goes to one living node, and has its untrained rows trained there.
+Leases, offers and rows on their way name their generation, and those of an earlier one are refused: by the driver, and
+by each node from when it has begun the new one.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sparktf.errors import DataError, EmptySourceError, RefusedError, RowAccountingError
+from sparktf.feed.channel.held import SPLIT_SPAN
 from sparktf.knobs import KNOBS
 from sparktf.sequence import Interval, Stream
 from sparktf.topology import NodeId
@@ -38,6 +46,37 @@ class StreamBook:
     todo: set[int] = field(default_factory=set)  # Splits that are still to come in a later turn
     # The incarnations of living nodes that have asked for the epoch
     begun: dict[NodeId, int] = field(default_factory=dict)
+    generation: int = 1  # Of the members of a synchronous gang that it is fed to
+    before: dict[int, int] = field(default_factory=dict)  # Split -> rows, as earlier generations had them
+    trained: set[int] = field(default_factory=set)  # Splits that earlier generations have trained to their end
+    is_rest: bool = False  # It has what they have left
+
+    @classmethod
+    def rest(cls, of: StreamBook, generation: int, done: Sequence[Interval]) -> StreamBook:
+        """Returns the book of what earlier generations of a gang have left.
+
+        Each split that is not trained to its end is awaited once more, wherever its rows are. One that a living node
+        has had is offered to it again, which may have it still.
+
+        Args:
+            of: The book of the generation before.
+            done: Intervals of the epoch that all members have trained, lost ones too.
+        """
+        before = of.before | of.rows
+        rows_done = dict.fromkeys(before, 0)
+        for start, stop in done:
+            split = start // SPLIT_SPAN
+            rows_done[split] = rows_done.get(split, 0) + stop - start
+        trained = {split for split, rows in before.items() if rows_done[split] == rows}
+        lost = of.gone & trained
+        leases = {split: node for split, node in of.leases.items() if split in before and split not in of.gone - lost}
+        rows = {split: before[split] for split in trained}
+        return cls(leases, rows, gone=lost, generation=generation, before=before, trained=trained, is_rest=True)
+
+    @property
+    def known(self) -> dict[int, int]:
+        """Split -> rows, of all that have come, to earlier generations too."""
+        return self.before | self.rows
 
     def is_awaited(self, split: int) -> bool:
         """Whether a split is still to come to a node in this turn."""
@@ -152,7 +191,7 @@ class Ledger:
         span = message.span
         book = self._open_book(span)
         self.moved_s = self._clock()
-        if not book.is_awaited(span.split) and (book.turn or book.again or span.split in book.gone):
+        if not book.is_awaited(span.split) and (book.turn or book.again or span.split in book.gone | book.trained):
             return Lease(sealed=True)
         node = book.leases.get(span.split)
         if node is None:
@@ -187,8 +226,8 @@ class Ledger:
                 "made: Spark did not compute the same rows again, so the run cannot be resumed inside the epoch; "
                 "sort or checkpoint the DataFrame, or write it to a table"
             )
-        here = book.rows.get(span.split, rows)
-        if here != rows and book.turn:
+        here = book.known.get(span.split, rows)
+        if here != rows and (book.turn or span.split in book.before):
             raise DataError(
                 f"partition {span.split} of the data has {rows:,} rows, but had {here:,} before its worker was lost: "
                 "Spark did not compute the same rows again, so they cannot be fed again inside the epoch; sort or "
@@ -207,7 +246,7 @@ class Ledger:
         book = self.book(stream, epoch)
         book.ended = True
         self.moved_s = self._clock()
-        missing = sorted((set(range(splits)) - book.rows.keys()) | book.todo)
+        missing = sorted(((set(range(splits)) | book.before.keys()) - book.rows.keys()) | book.todo)
         if missing or len(book.rows) > splits:
             raise RowAccountingError(
                 f"epoch {epoch}: Spark fed {splits} partitions, but {len(book.rows)} reached the nodes"
@@ -231,7 +270,14 @@ class Ledger:
         return True
 
     def share(
-        self, stream: Stream, epoch: int, done: Sequence[Interval], *, keep: bool, sender: NodeMessage
+        self,
+        stream: Stream,
+        epoch: int,
+        done: Sequence[Interval],
+        *,
+        keep: bool,
+        sender: NodeMessage,
+        generation: int = 1,
     ) -> tuple[StagedShare, bool]:
         """Returns a share that feeders bring, the same for every node, and whether the epoch is still to be fed.
 
@@ -239,24 +285,37 @@ class Ledger:
             done: Intervals of the epoch that are trained already.
             keep: Nodes keep the rows for later epochs.
             sender: The request.
+            generation: Of the members that the epoch is fed to; the first request of a later one has its rest fed.
         """
         is_new = not self.knows(stream, epoch)
         if is_new and not (keep and self.keep(stream, epoch)):
             self.open(stream, epoch)
         book = self.book(stream, epoch)
+        if is_new:
+            book.generation = generation
+        elif book.generation < generation:
+            is_new, book = True, StreamBook.rest(book, generation, done)
+            self._books[stream, epoch], self.moved_s = book, self._clock()
         book.begun[sender.node] = sender.incarnation
-        return StagedShare(done=tuple(done), keep=keep, again=book.again), is_new and not book.ended
+        share = StagedShare(
+            done=tuple(done), keep=keep, again=book.again, generation=book.generation, rest=book.is_rest
+        )
+        return share, is_new and not book.ended
 
     def work(self, message: WorkRequest, trained: Mapping[NodeId, int]) -> Work:
         """Answers a node that has run dry; `trained` are the rows that each node has taken from this epoch's feed."""
         span = message.span
         book = self.book(span.stream, span.epoch)
+        if span.generation != book.generation:
+            raise RefusedError(
+                f"epoch {span.epoch} of {span.stream} is fed to generation {book.generation} of the gang"
+            )
         said = Work(ended=book.ended, fed=book.ended, rows=sum(book.rows.values()) if book.ended else None)
         if not self._rebalance or not (book.ended or message.starved_s >= KNOBS.own_feeders_s):
             return said
         held = dict.fromkeys(self._places_of(span.stream), 0)
         for split, rows in book.rows.items():
-            if split in book.leases and split not in book.gone:
+            if split in book.leases and split not in book.gone and split not in book.trained:
                 held[book.leases[split]] += rows
         left = {node: rows - trained.get(node, 0) for node, rows in held.items() if node != message.node}
         peers = sorted((node for node, rows in left.items() if rows > 0), key=lambda node: -left[node])
@@ -269,7 +328,7 @@ class Ledger:
 
     def _open_book(self, span: Span) -> StreamBook:
         book = self._books.get((span.stream, span.epoch))
-        if book is None or book.ended or book.turn != span.turn:
+        if book is None or book.ended or (book.turn, book.generation) != (span.turn, span.generation):
             raise RefusedError(f"epoch {span.epoch} of {span.stream} is not fed")
         return book
 

@@ -28,10 +28,14 @@ def keeps(config: JobConfig) -> bool:
 
 
 class Shares:
-    """One stream in one epoch, dealt when a node's share is first asked for. Thread-safe."""
+    """One stream in one epoch, dealt when a node's share is first asked for. Thread-safe.
 
-    def __init__(self, epoch: int, deal: Callable[[], Sequence[Assignment]]) -> None:
-        self.epoch = epoch
+    Attributes:
+        of: Its epoch, and the generation of members that it is dealt to.
+    """
+
+    def __init__(self, of: tuple[int, int], deal: Callable[[], Sequence[Assignment]]) -> None:
+        self.of = of
         self._deal = deal
         self._lock = threading.Lock()
         self._dealt: Sequence[Assignment] | None = None
@@ -52,16 +56,18 @@ class Dealing:
         self._data = data
         self._shares: dict[Stream, Shares] = {}
 
-    def shares(self, cursor: Cursor, hosts: Callable[[], Sequence[str]], stream: Stream, epoch: int) -> Shares:
+    def shares(self, cursor: Cursor, hosts: Sequence[str], stream: Stream, epoch: int, generation: int = 1) -> Shares:
         """Returns the shares of an epoch, and drops those of the epoch before.
 
         Args:
-            cursor: Where the attempt begins.
-            hosts: Returns the host of each node that gets a share; called only when the epoch is dealt.
+            cursor: Where the attempt, or its present generation, begins.
+            hosts: The host of each node that gets a share.
+            generation: Of the members.
         """
         shares = self._shares.get(stream)
-        if shares is None or shares.epoch != epoch:
-            shares = self._shares[stream] = Shares(epoch, partial(self._deal, cursor, hosts(), stream, epoch))
+        if shares is None or shares.of != (epoch, generation):
+            deal = partial(self._deal, cursor, hosts, stream, epoch)
+            shares = self._shares[stream] = Shares((epoch, generation), deal)
         return shares
 
     def _deal(self, cursor: Cursor, hosts: Sequence[str], stream: Stream, epoch: int) -> Sequence[Assignment]:

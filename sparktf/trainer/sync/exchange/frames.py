@@ -20,6 +20,7 @@ class OperationKind(enum.IntEnum):
     SUM = 1
     GATHER = 2
     FROM_LEADER = 3
+    FILL = 4
 
 
 class Frame(NamedTuple):

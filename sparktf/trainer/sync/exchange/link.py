@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 import struct
+from contextlib import suppress
 from typing import NamedTuple
 
 from sparktf.errors import LinkCutError, PeerLostError
@@ -92,7 +93,7 @@ class Link:
         except OSError as error:
             raise self.lost(error) from error
         if not count and len(view):
-            raise self.lost("it has closed the connection")
+            raise self._closed()
         return count, READS
 
     def check(self) -> None:
@@ -111,6 +112,11 @@ class Link:
     def close(self) -> None:
         self.sock.close()
 
+    def shut(self) -> None:
+        """Ends the connection, from any thread: whoever waits for its bytes finds it closed."""
+        with suppress(OSError):
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)  # TLS's own would have the rest read as plain bytes
+
     def _check_noted(self) -> None:
         """Checks that the kernel has noted no error: Python tells it as the peer's orderly end where there is TLS."""
         if self._is_tls and (number := self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
@@ -121,8 +127,13 @@ class Link:
         if isinstance(why, OSError) and why.errno in _CUT:
             return self._cut()
         if isinstance(why, ConnectionResetError | BrokenPipeError | ssl.SSLEOFError | ssl.SSLZeroReturnError):
-            why = "it has closed the connection"
+            return self._closed()
         return PeerLostError(f"the connection to {self.peer} is lost: {why}")
+
+    def _closed(self) -> PeerLostError:
+        error = PeerLostError(f"the connection to {self.peer} is lost: it has closed the connection")
+        error.closed_by = self.peer
+        return error
 
     def _cut(self) -> LinkCutError:
         """Returns the error of a connection that the network has cut, in the same words on both sides."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -59,9 +59,11 @@ def partners(rank: int, members: int) -> set[int]:
 
 
 class LinkedExchange:
-    """See `Exchange`: over a link to each of `partners`; for one thread."""
+    """The operations of `Exchange`, over a link to each of `partners`; for one thread."""
 
-    def __init__(self, rank: int, members: int, leader: int, links: Mapping[int, Link], *, attempt: int) -> None:
+    def __init__(
+        self, rank: int, members: int, leader: int, links: Mapping[int, Link], *, attempt: int, generation: int = 1
+    ) -> None:
         """Takes over links, by rank.
 
         Args:
@@ -73,6 +75,7 @@ class LinkedExchange:
         self._leader = leader
         self._links = links
         self._attempt = attempt
+        self._generation = generation
         self._operation = 0
         self._part = 0
         self._kind = OperationKind.SUM
@@ -108,14 +111,40 @@ class LinkedExchange:
 
     def from_leader(self, arrays: Sequence[Array]) -> list[Array]:
         """See `Exchange`."""
+        return self.from_member(self._leader, arrays)
+
+    def from_member(self, giver: int, arrays: Sequence[Array]) -> list[Array]:
+        """Returns the arrays of one member, by rank, as `from_leader` returns the leader's."""
         self._begin(OperationKind.FROM_LEADER)
-        copies = [np.array(array, order="C") for array in arrays]
-        place = (self.rank - self._leader) % self.members  # In the chain that begins with the leader
-        for values in (copy.reshape(-1) for copy in copies):
-            step = max(CHUNK_NBYTES // values.itemsize, 1)
-            chunks = [values[i : i + step] for i in range(0, len(values), step)]
-            self._pass_along(chunks, place)
+        place = (self.rank - giver) % self.members  # In the chain that begins with the giver
+        if place:
+            copies = [np.empty(array.shape, array.dtype) for array in arrays]
+        else:  # sent as they are, without a copy of a large state
+            copies = [np.asarray(array, order="C") for array in arrays]
+        self._pass_along(copies, takes=place > 0, gives=place < self.members - 1)
+        self._add_in_rounds(np.zeros(1, np.int64))  # The giver ends no earlier than all have begun
         return copies
+
+    def fill(self, arrays: Sequence[Array], takers: Container[int]) -> list[Array]:
+        """Writes over the arrays of some members, by rank, those of the member before them in the ring.
+
+        Each that is no taker gives, if the one after it takes: many may at once. No other has anything to do with it.
+
+        Args:
+            arrays: Of one shape and one type everywhere; those of takers are contiguous.
+
+        Returns:
+            Nothing: a taker has its arrays, and the others need none.
+        """
+        self._begin(OperationKind.FILL)
+        takes, gives = self.rank in takers, (self.rank + 1) % self.members in takers
+        self._pass_along([np.asarray(array, order="C") for array in arrays], takes=takes, gives=gives)
+        self._add_in_rounds(np.zeros(1, np.int64))  # Nobody ends before all have begun, and takers have all
+        return []
+
+    def sum_and_gather(self, dense: Sequence[Array], rows: Sequence[Array]) -> list[Array]:
+        """See `Exchange`."""
+        return [*self.sum(dense), *(np.concatenate(self.gather(of)) for of in rows)]
 
     def close(self) -> None:
         """Closes all connections: peers that wait for this member find it gone."""
@@ -144,7 +173,7 @@ class LinkedExchange:
         self._operation, self._part, self._kind = self._operation + 1, 0, kind
 
     def _frame(self, part: int, content: Array) -> Frame:
-        return Frame(self._attempt, 1, self._operation, self._kind, part, content.nbytes)
+        return Frame(self._attempt, self._generation, self._operation, self._kind, part, content.nbytes)
 
     def _move(
         self,
@@ -203,13 +232,19 @@ class LinkedExchange:
         for step in range(self.members - 1):
             self._move(after, parts[(own - step) % self.members], before, parts[(own - step - 1) % self.members])
 
-    def _pass_along(self, chunks: Sequence[Array], place: int) -> None:
-        """Passes chunks from the leader along the ring; each member sends one on while it receives the next."""
-        after = (self.rank + 1) % self.members if place < self.members - 1 else None
-        before = (self.rank - 1) % self.members if place else None
+    def _pass_along(self, arrays: Sequence[Array], *, takes: bool, gives: bool) -> None:
+        """Passes arrays along the ring, from a member that gives to those behind it that take."""
+        after = (self.rank + 1) % self.members if gives else None
+        before = (self.rank - 1) % self.members if takes else None
+        for values in (array.reshape(-1) for array in arrays):
+            step = max(CHUNK_NBYTES // values.itemsize, 1)
+            self._pass_chunks([values[i : i + step] for i in range(0, len(values), step)], before, after)
+
+    def _pass_chunks(self, chunks: Sequence[Array], before: int | None, after: int | None) -> None:
+        """Passes chunks along; each member sends one on while it receives the next."""
         first = self._part
         for step in range(len(chunks) + 1):
-            # The leader has the chunks; others send what they have received a step before.
+            # Who gives has the chunks; others send what they have received a step before.
             out = chunks[step - 1] if step else None
             into = chunks[step] if step < len(chunks) else None
             self._move(after, out, before, into, parts=(first + step - 1, first + step))

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
-from sparktf.errors import NodeLostError
+from sparktf.errors import NodeLostError, PeerLostError
 from sparktf.told import log_of
 from sparktf.trainer.sync.exchange.link import BUFFER_NBYTES, Link
 from sparktf.wire.security import NODE_NAME, TlsMaterial
@@ -33,7 +33,10 @@ _PROOF_NBYTES = 32
 _LIMIT_S = 10.0
 """Of one introduction."""
 
-_AGAIN_S = 0.1
+_AGAIN_S = 0.005, 0.1
+"""Waits for a member that does not listen yet: the first one, and the longest; each is twice the one before. Members
+that regroup come within milliseconds of each other, and stand still meanwhile; those that start, within seconds."""
+
 _AT_ONCE = 64
 """Introductions under way; more callers wait in the listeners' queues."""
 
@@ -71,13 +74,24 @@ class StrangerError(Exception):
     """A connection is not that of a member."""
 
 
-def link_members(members: Sequence[Peer], own: Membership, partners: set[int]) -> dict[int, Link]:
+def link_members(
+    members: Sequence[Peer],
+    own: Membership,
+    partners: set[int],
+    on_end: Callable[[Callable[[], None]], None] | None = None,
+) -> dict[int, Link]:
     """Returns a link to each partner, by rank; waits until all are there, however long their processes take to start.
+
+    Args:
+        on_end: Takes what is to be done if the meeting is to end before.
 
     Raises:
         NodeLostError: this member cannot listen at its port.
+        PeerLostError: the meeting has ended before all were there.
     """
     meeting = _Meeting(members, own, partners)
+    if on_end is not None:
+        on_end(meeting.close)
     try:
         return meeting.links()
     finally:
@@ -103,7 +117,12 @@ class _Meeting:
 
     def links(self) -> dict[int, Link]:
         with self._changed:
-            self._changed.wait_for(lambda: self._partners <= self._found.keys())
+            self._changed.wait_for(lambda: self._is_over or self._partners <= self._found.keys())
+            if not self._partners <= self._found.keys():
+                for link in self._found.values():
+                    link.close()
+                names = ", ".join(self._members[rank].name for rank in sorted(self._partners - self._found.keys()))
+                raise PeerLostError(f"the gang has changed before {names} could be reached")
             self._is_over = True
             return dict(self._found)
 
@@ -190,6 +209,7 @@ class _Meeting:
     def _call(self, rank: int) -> None:
         there, is_here = self._members[rank], self._members[rank].host == self._members[self._own.rank].host
         has_said = False
+        again_s, longest_s = _AGAIN_S
         while not self._is_over:
             # A container with a network of its own has the same host's name, and another space of names.
             for family in (socket.AF_UNIX, socket.AF_INET) if is_here else (socket.AF_INET,):
@@ -205,7 +225,8 @@ class _Meeting:
                         _log.warning("%s at %s:%d cannot be reached: %s", there.name, there.host, there.port, error)
                         has_said = True
             with self._changed:
-                self._changed.wait_for(lambda: self._is_over, _AGAIN_S)
+                self._changed.wait_for(lambda: self._is_over, again_s)
+            again_s = min(2 * again_s, longest_s)
 
     def _connected(self, family: int, rank: int, there: Peer) -> socket.socket:
         with _closed_on_error(socket.socket(family)) as sock:
