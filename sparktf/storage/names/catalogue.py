@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from sparktf.errors import StorageError, StorageNotFoundError, StorageUnavailableError
 from sparktf.storage.base import ConditionalStorage
-from sparktf.storage.names.tree import NamedFile, NamedFolder, NameParts, content_of, read_content
+from sparktf.storage.names.tree import NamedFile, NamedFolder, NameParts, content_of, files_of, read_content
 from sparktf.storage.transactions.head import Edition, HeadMovedError
 from sparktf.storage.transactions.object_head import NO_EDITION, KnownEdition, ObjectHead
 
@@ -32,7 +32,7 @@ _RECENT_S = 1.0
 _STAGED = 256
 """Files written aside that a process remembers."""
 
-_REMEMBERED = 100
+REMEMBERED_SWAPS = 100
 """Swaps that a stored tree names."""
 
 
@@ -72,6 +72,15 @@ class NamesMemory:
         with self._lock:
             is_recent = self._seen is not None and time.monotonic() - self._seen_s < _RECENT_S
             return self._seen.root if is_recent and self._seen is not None and not self._seen.gone else None
+
+    def has(self, file: NamedFile) -> bool:
+        """Returns whether a file has a name, as far as this process has seen.
+
+        A change whose answer was lost is made a second time if more than `REMEMBERED_SWAPS` have followed: as what it
+        has replaced it then finds its own file.
+        """
+        seen = self.seen
+        return seen is not None and any(kept.at == file.at for kept in files_of(seen.root))
 
     # ---- what this process has written aside, so that it need not look for it ----
 
@@ -158,14 +167,16 @@ class Catalogue:
                 made all the same, or later, but only in place of the names that it was made of.
         """
         seen, is_fresh, mine = self.memory.seen, False, secrets.token_hex(8)
+        tried = NamedFolder()
         for number in range(_TRIES):
             if seen is None:
                 seen, is_fresh = self._there(), True
                 if mine in seen.swaps:  # its answer was lost, and others have followed since
-                    return seen.root
+                    return tried
             try:
                 root = change(seen.root)
                 if (root is not seen.root or gone) and not seen.gone:
+                    tried = seen.root  # an earlier one, if it was another, can no longer be replaced
                     return self._swap(seen, root, mine, gone=gone)
                 if is_fresh or (trusts and not seen.gone):
                     return seen.root
@@ -178,7 +189,7 @@ class Catalogue:
         raise StorageUnavailableError(f"the names of {self.folder} are changed by others again and again: try again")
 
     def _swap(self, seen: SeenNames, root: NamedFolder, mine: str, *, gone: bool = False) -> NamedFolder:
-        head, swaps = ObjectHead(self._storage, self._path, seen.known), (mine, *seen.swaps[: _REMEMBERED - 1])
+        head, swaps = ObjectHead(self._storage, self._path, seen.known), (mine, *seen.swaps[: REMEMBERED_SWAPS - 1])
         head.swap(Edition(seen.known.number), content_of(root, swaps, gone=gone))
         self.memory.keep(SeenNames(head.known, root, swaps, gone))
         return seen.root

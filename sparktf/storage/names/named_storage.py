@@ -340,10 +340,14 @@ class NamedStorage(Storage):
         try:
             before = spot.names.change(change)
         except StorageNotFoundError:
-            self._store.delete_objects([spot.object(file.at)])
+            self._discard(spot, file)
             raise
-        if isinstance(earlier := tree.find(before, spot.parts), NamedFile):
-            self._store.delete_objects([spot.object(earlier.at)])
+        self._discard(spot, tree.find(before, spot.parts))
+
+    def _discard(self, spot: NamedPath, file: NamedNode | None) -> None:
+        """Deletes the object of a file that was replaced or refused."""
+        if isinstance(file, NamedFile) and not spot.names.memory.has(file):
+            self._store.delete_objects([spot.object(file.at)])
 
     def _move(self, source: str, target: str, move: tree.NameMove, attach: tree.NameAttach) -> None:
         what, now_ms = f"rename {source} to {target}", _now_ms()
@@ -367,8 +371,7 @@ class NamedStorage(Storage):
 
             before = here.names.change(take)
             here.names.memory.took(here.parts)
-        if isinstance(replaced := tree.find(before, there.parts), NamedFile):
-            self._store.delete_objects([there.object(replaced.at)])
+        self._discard(there, tree.find(before, there.parts))
 
     def _replace_outside(self, source: str, target: str) -> None:
         """Replaces a file that has no name by one that has: unless that is gone, or another one was put meanwhile."""
