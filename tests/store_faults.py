@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -27,7 +28,7 @@ class FaultyDoor:
         """Opens it. A share `often` of all requests that pass has a fault."""
         self.struck = Counter[str]()
         self._chance, self._often = random.Random(seed), often
-        self._kinds = itertools.cycle(self._chance.sample(FAULTS, len(FAULTS)))
+        self._kinds: Iterator[str] = itertools.cycle(self._chance.sample(FAULTS, len(FAULTS)))
         self._to = urlsplit(endpoint)
         door = self
 
@@ -88,6 +89,19 @@ class LateCopies(FaultyDoor):
     def _serve(self, request: BaseHTTPRequestHandler) -> None:
         if request.headers.get("x-ms-copy-source"):
             _answer(request, 202, [("x-ms-copy-id", "1"), ("x-ms-copy-status", "pending")], b"")
+        else:
+            super()._serve(request)
+
+
+class LostEnds(FaultyDoor):
+    """Does not answer the first request that ends an upload in parts, which the store has done."""
+
+    def _serve(self, request: BaseHTTPRequestHandler) -> None:
+        ends = "comp=blocklist" in request.path or (request.command == "POST" and "uploadId=" in request.path)
+        if ends and not self.struck["answer-lost"]:
+            self._kinds, self._often = itertools.repeat("answer-lost"), 1.0
+            super()._serve(request)
+            self._often = 0.0
         else:
             super()._serve(request)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from object_stores import StoreServer
-from store_faults import FAULTS, FaultyDoor
+from store_faults import FAULTS, FaultyDoor, LostEnds
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.hadoop import HadoopConf
@@ -90,6 +90,31 @@ def test_of_all_that_swap_a_head_one_after_the_other_does(server: StoreServer) -
     found: Edition = FolderHead(systems(server.hadoop()).open_runs(root), f"{root}/h", "content").read()
     assert found.content.startswith(f"{found.number} by ".encode())
     assert found.number >= MOVERS * each
+
+
+def test_a_large_file_arrives_where_the_answer_to_the_last_request_of_its_upload_is_lost(
+    server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sparktf.storage.objects.object_storage._COPIED_NBYTES", 1 << 20)  # by S3 itself
+    root, content = f"{server.root}/large", bytes(range(256)) * (80 << 10)
+    direct = systems(server.hadoop()).open_runs(root)
+    direct.keep_names(root)
+    (tmp_path / "file").write_bytes(content)
+
+    def behind(door: FaultyDoor) -> Storage:
+        return systems(server.hadoop(door.endpoint)).open_runs(root)
+
+    for put in (
+        lambda door: behind(door).upload(tmp_path / "file", f"{root}/file"),
+        lambda door: behind(door).copy(f"{root}/file", f"{root}/copy"),
+    ):
+        door = LostEnds(server.endpoint, 0, 0.0)
+        try:
+            put(door)
+        finally:
+            door.close()
+        assert door.struck["answer-lost"] == 1
+    assert direct.read_bytes(f"{root}/file") == direct.read_bytes(f"{root}/copy") == content
 
 
 def test_what_was_committed_is_whole_whatever_late_uploads_bring(server: StoreServer, tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from sparktf.storage.local import storage_errors, whole_file
 from sparktf.storage.objects.awaited import awaited
 from sparktf.storage.objects.clients import Bucket, client_of
 from sparktf.storage.objects.container import StoreContainer, container_of
-from sparktf.storage.objects.object_errors import is_precondition, object_errors
+from sparktf.storage.objects.object_errors import is_precondition, is_unknown_upload, object_errors
 from sparktf.storage.objects.object_stream import ObjectStream
 from sparktf.storage.store_keys import StoreKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from obstore import ObjectMeta, PutMode, UpdateVersion
     from obstore.store import ObjectStore
@@ -233,7 +233,9 @@ class ObjectStorage(Storage, ConditionalStorage):
         with storage_errors("read", str(local)):
             parts = os.stat(local).st_size > _PART_NBYTES
         with object_errors(f"copy {local} to", path):
-            obstore.put(self._client, self._key(path), local, use_multipart=parts, chunk_size=_PART_NBYTES)
+            _arrives(
+                lambda: obstore.put(self._client, self._key(path), local, use_multipart=parts, chunk_size=_PART_NBYTES)
+            )
 
     def copy_object(self, source: str, target: str) -> None:
         """See `ConditionalStorage`. What is too large for the store's own copy passes through this process.
@@ -244,7 +246,7 @@ class ObjectStorage(Storage, ConditionalStorage):
             if self._container.kind != "Azure" and self._head("copy", source)["size"] <= _COPIED_NBYTES:
                 obstore.copy(self._client, self._key(source), self._key(target))
                 return
-            awaited(self._pass(self._key(source), self._key(target)))
+            _arrives(lambda: awaited(self._pass(self._key(source), self._key(target))))
 
     async def _pass(self, source: str, target: str) -> None:
         """Reads an object and puts what is read: only by `async`, a put of obstore's takes a stream of its own."""
@@ -301,6 +303,20 @@ class ObjectStorage(Storage, ConditionalStorage):
 
     def _key(self, path: str) -> str:
         return path.partition("://")[2].partition("/")[2].strip("/")
+
+
+def _arrives(put: Callable[[], object]) -> None:
+    """Puts an object, and a second time where the store knows the upload in parts no more.
+
+    A client whose last request was not answered sends it again. Azure, and S3's likenesses, have no such upload then:
+    the object is there, or the upload was ended by others. Either way it is there after a second put.
+    """
+    try:
+        put()
+    except (BaseError, OSError) as error:
+        if not is_unknown_upload(error):
+            raise
+        put()
 
 
 def _edition(tag: Tag) -> UpdateVersion:
