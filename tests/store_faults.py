@@ -1,19 +1,19 @@
-"""A door in front of a store: requests fail there, are done and not answered, are done twice, or come late."""
+"""A door in front of a store: requests fail there, are done twice or late, and answers get lost or break off."""
 
 from __future__ import annotations
 
 import itertools
 import random
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-FAULTS = ("503", "429", "answer-lost", "twice", "slow")
+FAULTS = ("503", "429", "answer-lost", "answer-breaks-off", "twice", "slow")
 
 
 class FaultyDoor:
@@ -28,7 +28,7 @@ class FaultyDoor:
         """Opens it. A share `often` of all requests that pass has a fault."""
         self.struck = Counter[str]()
         self._chance, self._often = random.Random(seed), often
-        self._kinds: Iterator[str] = itertools.cycle(self._chance.sample(FAULTS, len(FAULTS)))
+        self._kinds = itertools.cycle(self._chance.sample(FAULTS, len(FAULTS)))
         self._to = urlsplit(endpoint)
         door = self
 
@@ -54,7 +54,7 @@ class FaultyDoor:
 
     def _serve(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        fault = next(self._kinds) if self._chance.random() < self._often else ""
+        fault = self._fault_of(request)
         self.struck[fault] += 1
         if fault in ("503", "429"):
             _answer(request, int(fault), [], b"")
@@ -67,7 +67,10 @@ class FaultyDoor:
         if fault == "answer-lost":
             request.close_connection = True
             return
-        _answer(request, status, headers, content)
+        _answer(request, status, headers, content, fault == "answer-breaks-off")
+
+    def _fault_of(self, request: BaseHTTPRequestHandler) -> str:
+        return next(self._kinds) if self._chance.random() < self._often else ""
 
     def _ask(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         server = HTTPConnection(str(self._to.hostname), self._to.port, timeout=30)
@@ -96,17 +99,27 @@ class LateCopies(FaultyDoor):
 class LostEnds(FaultyDoor):
     """Does not answer the first request that ends an upload in parts, which the store has done."""
 
-    def _serve(self, request: BaseHTTPRequestHandler) -> None:
+    def _fault_of(self, request: BaseHTTPRequestHandler) -> str:
         ends = "comp=blocklist" in request.path or (request.command == "POST" and "uploadId=" in request.path)
-        if ends and not self.struck["answer-lost"]:
-            self._kinds, self._often = itertools.repeat("answer-lost"), 1.0
-            super()._serve(request)
-            self._often = 0.0
-        else:
-            super()._serve(request)
+        return "answer-lost" if ends and not self.struck["answer-lost"] else ""
 
 
-def _answer(request: BaseHTTPRequestHandler, status: int, headers: list[tuple[str, str]], content: bytes) -> None:
+class BrokenAnswers(FaultyDoor):
+    """Breaks off each first answer of a kind that has a content."""
+
+    def _fault_of(self, request: BaseHTTPRequestHandler) -> str:
+        kind = f"{request.command} {re.sub('=[^&]*', '', request.path)}"
+        self.struck[kind] += 1
+        return "answer-breaks-off" if self.struck[kind] == 1 else ""
+
+
+def _answer(
+    request: BaseHTTPRequestHandler,
+    status: int,
+    headers: list[tuple[str, str]],
+    content: bytes,
+    breaks_off: bool = False,
+) -> None:
     request.send_response_only(status)
     length = next((value for name, value in headers if name.lower() == "content-length"), str(len(content)))
     for name, value in headers:
@@ -114,4 +127,6 @@ def _answer(request: BaseHTTPRequestHandler, status: int, headers: list[tuple[st
             request.send_header(name, value)
     request.send_header("Content-Length", length)
     request.end_headers()
-    request.wfile.write(content)
+    if breaks_off and content:
+        request.close_connection = True
+    request.wfile.write(content[: len(content) // 2] if breaks_off else content)

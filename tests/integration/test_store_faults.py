@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from object_stores import StoreServer
-from store_faults import FAULTS, FaultyDoor, LostEnds
+from store_faults import FAULTS, BrokenAnswers, FaultyDoor, LostEnds
 
 from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundError
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import Storage
 from sparktf.storage.file_systems import FileSystems
+from sparktf.storage.objects.object_storage import ObjectStorage
 from sparktf.storage.transactions.head import Edition, FolderHead, HeadMovedError
 
 FILES, MOVERS = 8, 3
@@ -115,6 +116,30 @@ def test_a_large_file_arrives_where_the_answer_to_the_last_request_of_its_upload
             door.close()
         assert door.struck["answer-lost"] == 1
     assert direct.read_bytes(f"{root}/file") == direct.read_bytes(f"{root}/copy") == content
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(server: StoreServer, tmp_path: Path) -> None:
+    root, content = f"{server.root}/broken", bytes(range(256)) * (80 << 10)
+    door = BrokenAnswers(server.endpoint, 0, 0.0)
+    try:
+        storage = systems(server.hadoop(door.endpoint)).open(root)
+        assert isinstance(storage, ObjectStorage)
+        (tmp_path / "file").write_bytes(content)
+        storage.put_file(tmp_path / "file", f"{root}/file")
+        storage.copy_object(f"{root}/file", f"{root}/copy")
+        storage.write_bytes(f"{root}/small", b"small")
+        for path in (f"{root}/file", f"{root}/copy"):
+            assert storage.read_bytes(path) == content
+        names = [f"{root}/{name}" for name in ("copy", "file", "small")]
+        for entries in (storage.list(root), storage.walk(root), storage.below(root)):
+            assert [entry.path for entry in entries] == names
+        assert storage.stat(root).is_dir
+        storage.delete_objects(names[:2])
+        storage.delete(names[2])
+        assert not storage.below(root)
+    finally:
+        door.close()
+    assert door.struck["answer-breaks-off"] > 5
 
 
 def test_what_was_committed_is_whole_whatever_late_uploads_bring(server: StoreServer, tmp_path: Path) -> None:

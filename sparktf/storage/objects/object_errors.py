@@ -33,6 +33,7 @@ _KINDS: tuple[tuple[type[BaseException], type[StorageError]], ...] = (
 _CODE = re.compile(r"<Code>([^<]+)</Code>\s*(?:<Message>([^<]+)</Message>)?")
 _STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]+)")
 _NO_CONTAINER = ("NoSuchBucket", "ContainerNotFound")
+_BROKE_OFF = "request or response body error"  # of reqwest, by which obstore asks
 _NO_UPLOAD = ("NoSuchUpload", "InvalidBlockList")
 # 5xx and 429 come after obstore's own retries; the others are of the network.
 _UNAVAILABLE = re.compile(r"status code: (5\d\d|429)\b|error sending request|HTTP error|operation timed out")
@@ -78,6 +79,11 @@ def kind_of(error: BaseException) -> type[StorageError]:
 def is_precondition(error: BaseException) -> bool:
     """Whether a condition of a request did not hold: another content is there than the one that was meant."""
     return isinstance(error, AlreadyExistsError | PreconditionError)
+
+
+def broke_off(error: BaseException) -> bool:
+    """Whether an answer ended within its content."""
+    return _BROKE_OFF in str(error)
 
 
 def is_unknown_upload(error: BaseException) -> bool:

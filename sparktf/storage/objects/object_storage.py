@@ -17,22 +17,24 @@ from sparktf.errors import StorageError, StorageExistsError, StorageNotFoundErro
 from sparktf.hadoop import HadoopConf
 from sparktf.storage.base import ConditionalStorage, FileEntry, OpenUpload, Storage, Tag, Timeouts, is_hidden, sha256_of
 from sparktf.storage.local import storage_errors, whole_file
+from sparktf.storage.objects.answered import answered
 from sparktf.storage.objects.awaited import awaited
 from sparktf.storage.objects.clients import Bucket, client_of
 from sparktf.storage.objects.container import StoreContainer, container_of
-from sparktf.storage.objects.object_errors import is_precondition, is_unknown_upload, object_errors
+from sparktf.storage.objects.object_errors import is_precondition, object_errors
 from sparktf.storage.objects.object_stream import ObjectStream
 from sparktf.storage.store_keys import StoreKeys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from obstore import ObjectMeta, PutMode, UpdateVersion
+    from obstore import GetResult, ObjectMeta, PutMode, UpdateVersion
     from obstore.store import ObjectStore
 
 _BUFFER_NBYTES = 1 << 20
 _COPY_NBYTES = 8 << 20
 _COPIED_NBYTES = 4 << 30  # S3 copies up to 5 GiB in one request
+_LISTED_AT_ONCE = 1000  # in one answer, as stores have it
 _DELETED_AT_ONCE = 256  # in one request, as Azure has it; S3 takes 1000
 _PART_NBYTES = 16 << 20  # S3 takes 10,000 parts: files of up to 156 GiB
 
@@ -99,7 +101,7 @@ class ObjectStorage(Storage, ConditionalStorage):
     def list(self, path: str) -> tuple[FileEntry, ...]:
         key = self._key(path)
         with object_errors("list", path):
-            found = obstore.list_with_delimiter(self._client, f"{key}/" if key else None)
+            found = answered(lambda: obstore.list_with_delimiter(self._client, f"{key}/" if key else None))
         # A marker that Hadoop left for an empty folder has the folder's own name.
         files = [self._entry(meta) for meta in found["objects"] if meta["path"] != key]
         folders = [FileEntry(f"{self._root}/{prefix}", 0, is_dir=True) for prefix in found["common_prefixes"]]
@@ -124,7 +126,7 @@ class ObjectStorage(Storage, ConditionalStorage):
 
     def read_bytes(self, path: str) -> bytes:
         with object_errors("read", path):
-            return bytes(obstore.get(self._client, self._key(path)).bytes())
+            return answered(lambda: bytes(obstore.get(self._client, self._key(path)).bytes()))
 
     def write_bytes(self, path: str, content: bytes) -> None:
         with object_errors("write", path):
@@ -133,8 +135,7 @@ class ObjectStorage(Storage, ConditionalStorage):
     def read_tagged(self, path: str) -> tuple[bytes, Tag]:
         """See `ConditionalStorage`."""
         with object_errors("read", path):
-            found = obstore.get(self._client, self._key(path))
-            return bytes(found.bytes()), Tag(found.meta["e_tag"], found.meta["version"])
+            return answered(lambda: _tagged(obstore.get(self._client, self._key(path))))
 
     def put_tagged(self, path: str, content: bytes, tag: Tag | None) -> Tag:
         """See `ConditionalStorage`."""
@@ -233,7 +234,7 @@ class ObjectStorage(Storage, ConditionalStorage):
         with storage_errors("read", str(local)):
             parts = os.stat(local).st_size > _PART_NBYTES
         with object_errors(f"copy {local} to", path):
-            _arrives(
+            answered(
                 lambda: obstore.put(self._client, self._key(path), local, use_multipart=parts, chunk_size=_PART_NBYTES)
             )
 
@@ -244,9 +245,9 @@ class ObjectStorage(Storage, ConditionalStorage):
         """
         with object_errors(f"copy {source} to", target):
             if self._container.kind != "Azure" and self._head("copy", source)["size"] <= _COPIED_NBYTES:
-                obstore.copy(self._client, self._key(source), self._key(target))
+                answered(lambda: obstore.copy(self._client, self._key(source), self._key(target)))
                 return
-            _arrives(lambda: awaited(self._pass(self._key(source), self._key(target))))
+            answered(lambda: awaited(self._pass(self._key(source), self._key(target))))
 
     async def _pass(self, source: str, target: str) -> None:
         """Reads an object and puts what is read: only by `async`, a put of obstore's takes a stream of its own."""
@@ -264,15 +265,19 @@ class ObjectStorage(Storage, ConditionalStorage):
 
     def _delete_keys(self, path: str, keys: Sequence[str]) -> None:
         """Deletes objects, if they are there. Azure takes it for an error that one is not, and obstore ends there."""
+
+        def delete(keys: Sequence[str]) -> None:
+            with object_errors("delete", path):
+                answered(lambda: obstore.delete(self._client, keys))
+
         for first in range(0, len(keys), _DELETED_AT_ONCE):
             together = keys[first : first + _DELETED_AT_ONCE]
             try:
-                with object_errors("delete", path):
-                    obstore.delete(self._client, together)
+                delete(together)
             except StorageNotFoundError:
                 for key in together:
-                    with suppress(StorageNotFoundError), object_errors("delete", path):
-                        obstore.delete(self._client, [key])
+                    with suppress(StorageNotFoundError):
+                        delete([key])
 
     def _bucket(self) -> Bucket:
         return Bucket(self._root, self._container.name, self._properties(), self._timeouts)
@@ -289,13 +294,17 @@ class ObjectStorage(Storage, ConditionalStorage):
         """Returns all objects below a folder."""
         key = self._key(path)
         with object_errors(doing, path):
-            return [meta for page in obstore.list(self._client, f"{key}/" if key else None) for meta in page]
+            return answered(lambda: [meta for page in self._pages(key) for meta in page])
 
     def _is_folder(self, doing: str, path: str) -> bool:
         key = self._key(path)
         with object_errors(doing, path):
-            stream: Any = obstore.list(self._client, f"{key}/" if key else None, chunk_size=1)
-            return bool(next(iter(stream), [])) or not key
+            return bool(answered(lambda: next(self._pages(key, 1), ()))) or not key
+
+    def _pages(self, key: str, most: int = _LISTED_AT_ONCE) -> Iterator[Sequence[ObjectMeta]]:
+        """Yields the objects below a folder's key, `most` at once."""
+        stream: Any = obstore.list(self._client, f"{key}/" if key else None, chunk_size=most)
+        return iter(stream)
 
     def _entry(self, meta: ObjectMeta) -> FileEntry:
         modified_ms = int(meta["last_modified"].timestamp() * 1000)
@@ -305,18 +314,8 @@ class ObjectStorage(Storage, ConditionalStorage):
         return path.partition("://")[2].partition("/")[2].strip("/")
 
 
-def _arrives(put: Callable[[], object]) -> None:
-    """Puts an object, and a second time where the store knows the upload in parts no more.
-
-    A client whose last request was not answered sends it again. Azure, and S3's likenesses, have no such upload then:
-    the object is there, or the upload was ended by others. Either way it is there after a second put.
-    """
-    try:
-        put()
-    except (BaseError, OSError) as error:
-        if not is_unknown_upload(error):
-            raise
-        put()
+def _tagged(found: GetResult) -> tuple[bytes, Tag]:
+    return bytes(found.bytes()), Tag(found.meta["e_tag"], found.meta["version"])
 
 
 def _edition(tag: Tag) -> UpdateVersion:
