@@ -1,4 +1,4 @@
-"""A change of names in a store whose answer is lost while another process makes one of its own."""
+"""A change of names in a store whose answer is lost while another process makes one, or which comes too late."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from contenders import Nth, Way, at_once, happens_twice, loses_the_answer, outco
 from obstore.store import MemoryStore
 from watched_store import ROOT, WatchedStore
 
+from sparktf.errors import StorageUnavailableError
 from sparktf.storage.names import tree
 from sparktf.storage.names.catalogue import REMEMBERED_SWAPS, Catalogue
 from sparktf.storage.names.named_storage import NamedStorage
+from sparktf.storage.transactions.leftovers import discard
 
 FOLDER = f"{ROOT}/run"
 FILE, EARLIER, STAGED = f"{FOLDER}/a/file", f"{FOLDER}/a/earlier", f"{FOLDER}/_tmp/1"
@@ -87,11 +89,8 @@ def _files_after(name: str, changes: int, instead: Way) -> tuple[Files, set[str]
         What a process that knows nothing yet reads; the objects that have no name.
     """
     change, memory = CHANGES[name][0], MemoryStore()
-    store = WatchedStore(memory, at_once)
-    others = NamedStorage(store)
-    others.keep_names(FOLDER)
-    for path, content in BEFORE.items():
-        others.write_bytes(f"{FOLDER}/{path}", content)
+    others = NamedStorage(WatchedStore(memory, at_once))
+    _fill(others)
 
     def followed(what: str, call: Callable[[], Any]) -> Any:
         def made() -> Any:
@@ -105,8 +104,45 @@ def _files_after(name: str, changes: int, instead: Way) -> tuple[Files, set[str]
     way = Nth(0, followed, "swap")
     assert outcome(lambda: change(NamedStorage(WatchedStore(memory, way)))) is None
     assert way.struck
+    return _files_in(memory)
+
+
+def _fill(storage: NamedStorage) -> None:
+    storage.keep_names(FOLDER)
+    for path, content in BEFORE.items():
+        storage.write_bytes(f"{FOLDER}/{path}", content)
+
+
+def _files_in(memory: MemoryStore) -> tuple[Files, set[str]]:
+    store = WatchedStore(memory, at_once)
     seen = Catalogue(store, FOLDER).read()
     assert seen is not None
     objects = {"/".join(path): f"{FOLDER}/{file.at}" for path, file in tree.paths_of(seen.root)}
     unnamed = {entry.path for entry in store.below(FOLDER)} - set(objects.values())
     return {path: store.read_bytes(at) for path, at in objects.items()}, unnamed
+
+
+@pytest.mark.parametrize("heals", [True, False])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_comes_after_its_process_gave_it_up_names_nothing_that_was_deleted_since(
+    name: str, heals: bool
+) -> None:
+    memory, late, is_away = MemoryStore(), list[Callable[[], Any]](), False
+
+    def away(what: str, call: Callable[[], Any]) -> Any:
+        if not is_away or what != "swap":
+            return call()
+        late.append(call)
+        raise StorageUnavailableError("cannot write: operation timed out")
+
+    storage = NamedStorage(WatchedStore(memory, away))
+    _fill(storage)
+    is_away = True
+    assert isinstance(outcome(lambda: CHANGES[name][0](storage)), StorageUnavailableError)
+    is_away = not heals
+    for path in (STAGED, f"{FOLDER}/_tmp"):
+        discard(storage, path)
+    for call in late:
+        outcome(call)
+    found, _ = _files_in(memory)
+    assert found in (BEFORE, CHANGES[name][1])

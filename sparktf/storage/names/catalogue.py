@@ -14,6 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from sparktf.errors import StorageError, StorageNotFoundError, StorageUnavailableError
@@ -54,6 +55,7 @@ class NamesMemory:
         self._seen: SeenNames | None = None
         self._seen_s = -math.inf
         self._staged: dict[NameParts, NamedFile | None] = {}
+        self._doubted: int | None = None
 
     @property
     def seen(self) -> SeenNames | None:
@@ -66,6 +68,19 @@ class NamesMemory:
         with self._lock:
             if self._seen is None or seen.known.number >= self._seen.known.number:
                 self._seen, self._seen_s = seen, time.monotonic()
+            if self._doubted is not None and seen.known.number > self._doubted:
+                self._doubted = None
+
+    def doubt(self, number: int) -> None:
+        """Notes that a swap of an edition was not answered: it may still come, while that edition is the newest."""
+        with self._lock:
+            self._doubted = number
+
+    @property
+    def doubts(self) -> bool:
+        """Whether such a swap may still come."""
+        with self._lock:
+            return self._doubted is not None
 
     def recent(self) -> NamedFolder | None:
         """Returns the names that this process has seen within the last second; None if it has seen none."""
@@ -188,9 +203,23 @@ class Catalogue:
             seen = None
         raise StorageUnavailableError(f"the names of {self.folder} are changed by others again and again: try again")
 
+    def settle(self) -> None:
+        """Sees to it that no change that this process gave up comes later: puts the names as they are, if need be.
+
+        Raises:
+            StorageError: the storage failed; such a change may still come.
+        """
+        while self.memory.doubts and (seen := self.read()) is not None and self.memory.doubts:
+            with suppress(HeadMovedError):
+                self._swap(seen, seen.root, secrets.token_hex(8), gone=seen.gone)
+
     def _swap(self, seen: SeenNames, root: NamedFolder, mine: str, *, gone: bool = False) -> NamedFolder:
         head, swaps = ObjectHead(self._storage, self._path, seen.known), (mine, *seen.swaps[: REMEMBERED_SWAPS - 1])
-        head.swap(Edition(seen.known.number), content_of(root, swaps, gone=gone))
+        try:
+            head.swap(Edition(seen.known.number), content_of(root, swaps, gone=gone))
+        except StorageError:
+            self.memory.doubt(seen.known.number)
+            raise
         self.memory.keep(SeenNames(head.known, root, swaps, gone))
         return seen.root
 

@@ -45,7 +45,6 @@ _TRIES = 20
 
 _MISSING = "No such file or directory"
 
-
 FolderEntries = tuple[FileEntry, ...]
 NamedFiles = list[NamedFile]
 
@@ -240,6 +239,7 @@ class NamedStorage(Storage):
             return
         if spot.has_no_name and spot.names.memory.forget_taken(spot.parts):
             return
+        spot.names.settle()  # else a rename that was given up might come yet, and name what is deleted here
         gone: NamedFiles = []
         if spot.has_no_name or may_hold_others(spot.parts):
             gone += files_beside(self._store, spot.folder, spot.parts, self._root(spot) or NamedFolder()).values()
