@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from obstore.store import MemoryStore
 
 from sparktf.storage.base import FileEntry, OpenUpload, Tag
+from sparktf.storage.objects.container import container_of
 from sparktf.storage.objects.object_storage import ObjectStorage
 
 _T = TypeVar("_T")
@@ -28,6 +29,7 @@ class WatchedStore(ObjectStorage):
         """Makes no request. `left` are the store's uploads in parts, which that in memory does not know."""
         self._uploads = [] if left is None else left
         self._root = ROOT
+        self._container = container_of(ROOT)
         self._memory = memory
         self._way = way
 

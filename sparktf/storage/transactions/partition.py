@@ -28,6 +28,7 @@ from sparktf.storage.base import Storage, name_of
 from sparktf.storage.transactions.leftovers import NONCE, abort_left, discard, is_staged_name, staged_name, sweep
 from sparktf.storage.transactions.placed_objects import ObjectStore, copy_all, files_in, store_of
 from sparktf.storage.transactions.replaced_folder import replace_folder, restore
+from sparktf.storage.transactions.settled_put import put_settled
 
 MARKER = "_sparktf.json"
 _SCORED, _BEFORE = "_scored-", "_before-"
@@ -109,19 +110,18 @@ class Partition:
         """Copies what is written to its place: the marker, which names the files that count, decides who was first."""
         path = f"{self.folder}/{MARKER}"
         try:
-            tag = store.read_tagged(path)[1] if store.exists(path) else store.put_tagged(path, _content(marker), None)
+            if not store.exists(path):
+                put_settled(store, path, _content(marker), None)
+            tag = store.read_tagged(path)[1]
+            self._check(self.folder, marker)  # another's marker may have come since
             write(scored)
             before = files_in(store, self.folder)
             files = copy_all(store, scored, self.folder)
-            new = _content(marker.model_copy(update={"files": files}))
-            try:
-                store.put_tagged(path, new, tag)
-            except StorageError as error:
-                if store.read_bytes(path) != new:  # else its answer was lost
-                    discard(store, *(f"{self.folder}/{name}" for name in files))
-                    raise StorageUnavailableError(
-                        f"{self.folder} was replaced by another job at the same moment: run this one again"
-                    ) from error
+            if not put_settled(store, path, _content(marker.model_copy(update={"files": files})), tag):
+                discard(store, *(f"{self.folder}/{name}" for name in files))
+                raise StorageUnavailableError(
+                    f"{self.folder} was replaced by another job at the same moment: run this one again"
+                )
             for old in before:
                 store.delete(old)
         finally:

@@ -13,6 +13,7 @@ from typing import cast
 
 from sparktf.errors import StorageExistsError, StorageNotFoundError
 from sparktf.storage.base import ConditionalStorage, FileEntry, Storage, is_hidden, name_of
+from sparktf.storage.transactions.settled_put import put_settled
 
 _AT_ONCE = 16
 _CLAIM = "_writing"
@@ -66,8 +67,11 @@ def put_folder(store: ObjectStore, staged: str, folder: str, *, replaces: bool) 
     if not replaces and store.exists(folder):
         raise StorageExistsError(f"cannot write {folder}: it is there")
     claim = f"{folder}/{_CLAIM}"
-    if not replaces:
-        store.put_tagged(claim, b"", None)
+    if not replaces and not put_settled(store, claim, secrets.token_hex(8).encode(), None):
+        raise StorageExistsError(f"cannot write {folder}: another process is writing there")
+    if not replaces and any(name_of(entry.path) != _CLAIM for entry in store.list(folder)):
+        store.delete(claim)
+        raise StorageExistsError(f"cannot write {folder}: another process has written it meanwhile")
     hidden = {name_of(entry.path): entry for entry in store.list(staged) if is_hidden(name_of(entry.path))}
     for name in hidden:
         store.delete(f"{folder}/{name}")
