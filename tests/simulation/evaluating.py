@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparktf.config.job import JobConfig
+from sparktf.errors import StorageError
 from sparktf.results.keep import Evaluation, KeepRule, Kept, keep_rule
 from sparktf.storage.base import Storage
 from sparktf.wire.restore import BestWeights
@@ -45,10 +46,15 @@ def read_counts(storage: Storage, path: str, names: tuple[str, ...], like: Count
     Args:
         names: Of its files; one may have a part of the weights.
         like: Of their shape.
+
+    Raises:
+        StorageError: a file was cut short.
     """
     found: list[Counts] = []
     for kind in (WEIGHTS, DOUBT):
         content = b"".join(storage.read_bytes(f"{path}/{name}") for name in sorted(names) if name.startswith(kind))
+        if len(content) not in (0, like.size):
+            raise StorageError(f"cannot restore {path}: a file is damaged")
         found.append(np.frombuffer(content, np.uint8).reshape(like.shape).copy() if content else np.zeros_like(like))
     return found
 

@@ -17,6 +17,7 @@ from trainer.local_gang import PROCESSES, keep_files_in
 from trainer.served import spec_of
 
 from sparktf.config.job import JobConfig
+from sparktf.errors import StorageError
 from sparktf.feature import FeedSpec
 from sparktf.process.ports import BoundPort
 from sparktf.sequence import Cursor
@@ -190,12 +191,27 @@ def restore(cluster: ClusterSpec, flavour: str, paths: Sequence[Path], work: Pat
 
 def restore_alone(flavour: str, path: Path, work: Path) -> list[Variable]:
     """Restores a committed checkpoint in this process alone."""
-    module = importlib.import_module("sparktf.trainer.node.checkpoint")
     model = filled(flavour)
-    checkpoint = module.LocalCheckpoint(model=model, optimizer=model.optimizer)
-    files = [file.name for file in path.iterdir()]
-    checkpoint.restore_files(open_storage(str(path)), str(path), files, work)
+    _restore(model, path, work)
     return described(variables_of(model))
+
+
+def refused(flavour: str, paths: Sequence[Path], work: Path) -> list[str]:
+    """Restores committed checkpoints that cannot be read, in this process alone; returns what is said of each."""
+    model, said = filled(flavour), []
+    for path in paths:
+        try:
+            _restore(model, path, work)
+            said.append("nothing")
+        except StorageError as error:
+            said.append(str(error))
+    return said
+
+
+def _restore(model: Any, path: Path, work: Path) -> None:
+    module = importlib.import_module("sparktf.trainer.node.checkpoint")
+    checkpoint = module.LocalCheckpoint(model=model, optimizer=model.optimizer)
+    checkpoint.restore_files(open_storage(str(path)), str(path), [file.name for file in path.iterdir()], work)
 
 
 def restore_weights(flavour: str, path: Path, work: Path) -> tuple[list[Variable], int]:

@@ -126,6 +126,24 @@ def test_a_process_without_servers_reads_it_as_any_checkpoint(
     assert checksums(restored) == checksums(committed.written.variables)
 
 
+def test_a_checkpoint_with_a_file_that_was_cut_short_is_no_error_of_the_model(
+    flavour: str, committed: Committed, tmp_path: Path, elsewhere: ProcessPoolExecutor
+) -> None:
+    paths = []
+    for kind in ("contents.json", "ckpt.index", "ckpt.data*"):
+        path = tmp_path / kind.strip("*")
+        path.mkdir()
+        paths.append(path)
+        for file in committed.path.iterdir():
+            (path / file.name).hardlink_to(file)
+        cut = max(path.glob(kind), key=lambda file: file.stat().st_size)
+        cut.unlink()
+        cut.write_bytes((committed.path / cut.name).read_bytes()[:40])
+    said = elsewhere.submit(sharding.refused, flavour, paths, tmp_path / "work").result()
+    for path, text in zip(paths, said, strict=True):
+        assert text.startswith(f"cannot restore {path}, a file of it may be damaged: ")
+
+
 def test_weights_are_read_without_slots(
     flavour: str, committed: Committed, tmp_path: Path, elsewhere: ProcessPoolExecutor
 ) -> None:

@@ -413,6 +413,23 @@ def test_who_waits_for_the_leaders_export_is_not_late_but_the_leader_may_be(lake
     assert gang.cause() == f"worker 0 on h0 made no progress within timeouts.progress: {progress_s:g} s"
 
 
+def test_a_gang_that_has_failed_at_one_without_progress_has_a_cause_when_its_agent_is_lost_after_that(
+    lake: Path,
+) -> None:
+    gang = Gang(lake, Start(outlives_losses=True))
+    gang.beat(1, phase=AWAITS_EXPORT)
+    while gang.attempt.apply(gang.attempt.outcome()) is Outcome.RUNNING:
+        gang.now_s += 1
+        gang.beat(0, phase="exporting")
+        gang.beat(1, phase=AWAITS_EXPORT)
+        assert gang.now_s < 2 * TimeoutsConfig().progress
+    for each in gang.attempt.trainers.values():
+        each.met = True
+    gang.attempt.stop()
+    gang.attempt.agent_lost("agent 0", "lost its agent: silent for 6 s")
+    assert gang.cause() == "worker 0 on h0 lost its agent: silent for 6 s"
+
+
 def test_what_a_leader_has_carried_over_from_another_model_is_told_though_it_is_lost(lake: Path) -> None:
     gang = Gang(lake, Start(outlives_losses=True))
     carried = Carried(source="version 14")

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 import tensorflow as tf
+from pydantic import ValidationError
 
+from sparktf.errors import StorageError
 from sparktf.message import Message
 from sparktf.storage.base import Storage
+from sparktf.trainer.model.said import first_line
 from sparktf.trainer.node.objects import OBJECT_GRAPH, entries_of, stored_keys
 from sparktf.wire.restore import Restore
 from sparktf.wire.uploads import Uploaded
@@ -85,8 +89,9 @@ class LocalCheckpoint:
     def restore_files(self, storage: Storage, path: str, files: Sequence[str], folder: Path) -> None:
         """Reads a committed checkpoint of these files by way of a temporary `folder`; see `restore`."""
         try:
-            fetch_for(self._objects, storage, path, files, folder)
-            self.read(folder)
+            with undamaged(path):
+                fetch_for(self._objects, storage, path, files, folder)
+                self.read(folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -97,6 +102,17 @@ class LocalCheckpoint:
             AssertionError: the model's variables are not those of the checkpoint.
         """
         self._objects.read(str(folder / PREFIX)).assert_existing_objects_matched()
+
+
+@contextmanager
+def undamaged(path: str) -> Iterator[None]:
+    """Raises `StorageError` for what TensorFlow says of a checkpoint with a damaged file: no code is wrong."""
+    try:
+        yield
+    except (ValidationError, tf.errors.OpError) as error:
+        if isinstance(error, tf.errors.ResourceExhaustedError):  # of the devices that it is read into
+            raise
+        raise StorageError(f"cannot restore {path}, a file of it may be damaged: {first_line(error)}") from error
 
 
 def download(storage: Storage, path: str, files: Iterable[str], folder: Path) -> None:

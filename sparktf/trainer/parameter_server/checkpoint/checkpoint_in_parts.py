@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from sparktf.errors import StorageError
 from sparktf.storage.base import Storage
-from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, download, fetch_index
+from sparktf.trainer.node.checkpoint import INDEX, PREFIX, Contents, download, fetch_index, undamaged
 from sparktf.trainer.node.objects import CheckpointEntry, entries_of, stored_keys
 from sparktf.trainer.parameter_server.checkpoint.parts import OwnedVariable, parts_of
 from sparktf.trainer.parameter_server.checkpoint.servers import Servers, server_of
@@ -101,11 +101,12 @@ class ShardReader:
         """Lets each server fetch and read its variables; see `Checkpoint.restore`."""
         folder = work / "restore"
         try:
-            contents = fetch_index(storage, source.path, source.files, folder)
-            keys = self._keys_in(folder / PREFIX)
-            if contents is not None:
-                download(storage, source.path, contents.files_with(keys[entry.key] for entry in self._own), folder)
-            self._restore_own(folder / PREFIX, keys)
+            with undamaged(source.path):
+                contents = fetch_index(storage, source.path, source.files, folder)
+                keys = self._keys_in(folder / PREFIX)
+                if contents is not None:
+                    download(storage, source.path, contents.files_with(keys[entry.key] for entry in self._own), folder)
+                self._restore_own(folder / PREFIX, keys)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         self._restore_held(source, contents, keys)
