@@ -394,6 +394,8 @@ def _blame(world: World, submission: Submission, attempt: AttemptResult) -> Iter
         return  # it may have missed what its nodes told
     if "timeouts.progress" in cause.message and any(f.name in world.hits for f in submission.site.feeders):
         return  # nodes wait for what feeders do not bring
+    if "timeouts.upload" in cause.message and submission.process.name in world.hits:
+        return  # an upload ends when the driver has taken what is told of it, and this one stood still
     if world.strategy != PARAMETER_SERVER and "timeouts.progress" in cause.message:
         yield from _unheard(world, trainers, cause)
     if world.strategy == PARAMETER_SERVER and "timeouts.progress" in cause.message:
