@@ -19,6 +19,7 @@ from simulation.world import play, settle
 from sparktf.clock import ListeningClock
 from sparktf.driver.attempt.health import Failure, Lateness, Now, Since, late
 from sparktf.driver.attempt.members import Members, Trainer
+from sparktf.driver.attempt.rows.accounting import EpochAccount, is_wrong_before
 from sparktf.driver.attempt.rows.ledger import Ledger
 from sparktf.driver.attempt.saves import Save, Start, joined_save
 from sparktf.driver.gang.roster import Roster
@@ -88,6 +89,11 @@ def _late_alone(
     trainers: Sequence[Trainer], failures: Sequence[Failure], now: Now, since: Since, timeouts: Any, movers: Any
 ) -> list[Lateness]:
     return [] if failures else list(late(trainers, now.s, since, timeouts, movers))
+
+
+def _wrong_but_for_bad_rows(epoch: int, accounts: Iterable[EpochAccount], max_aside: int) -> bool:
+    del max_aside
+    return is_wrong_before(epoch, accounts, 1 << 60)
 
 
 def _never_silent(
@@ -252,7 +258,13 @@ MUTANTS = (
     Mutant("a split that comes again is dropped", {"sparktf.feed.channel.staging.Staging.seal": _sealed_again}),
     Mutant(
         "[10] no checkpoint after an epoch whose rows do not add up",
-        {"sparktf.driver.attempt.attempt.is_wrong_before": lambda epoch, accounts: False},
+        {"sparktf.driver.attempt.attempt.is_wrong_before": lambda epoch, accounts, max_aside: False},
+    ),
+    Mutant(
+        "no checkpoint after an epoch with too many bad rows",
+        {"sparktf.driver.attempt.attempt.is_wrong_before": _wrong_but_for_bad_rows},
+        only="driver-twice",
+        strategy=PARAMETER_SERVER,
     ),
     Mutant(
         "a checkpoint waits for the words of all about the epochs before it",

@@ -257,13 +257,16 @@ def test_a_failure_that_counts_begins_the_count_of_takeovers_anew() -> None:
 class Gang:
     """An attempt of two trainers that train, at a time that the test tells."""
 
-    def __init__(self, lake: Path, start: Start | None = None, nodes: int = 2, min_workers: int = 1) -> None:
+    def __init__(
+        self, lake: Path, start: Start | None = None, nodes: int = 2, min_workers: int = 1, max_bad_rows: int = 0
+    ) -> None:
         self.now_s = 100.0
         config = lake_config(lake)
         train = config.train.model_copy(update={"min_workers": min_workers})
+        data = config.data.model_copy(update={"max_bad_rows": max_bad_rows})
         self.attempt = Attempt(
             1,
-            config.model_copy(update={"train": train}),
+            config.model_copy(update={"train": train, "data": data}),
             plan_lake(lake),
             start or Start(),
             [trainer(index) for index in range(nodes)],
@@ -749,6 +752,18 @@ def test_no_checkpoint_comes_after_an_epoch_whose_rows_do_not_add_up(
     for index, trained in enumerate([30, rows - 30 - lost]):
         gang.attempt.uploaded(uploaded(index, 10, (20 * index, 20 * index + 10)))
         gang.attempt.epoch_done(epoch_done(index, trained, trained))
+        gang.attempt.uploaded(uploaded(index, 20, epoch=1))
+
+    assert [save.chief.step for save in gang.attempt.take_saves()] == kept
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(3, [10, 20]), (2, [10])], ids=["as many as may be", "one too many"])
+def test_no_checkpoint_comes_after_an_epoch_with_too_many_bad_rows(lake: Path, limit: int, kept: list[int]) -> None:
+    gang, rows = Gang(lake, max_bad_rows=limit), plan_lake(lake).rows(Stream.TRAIN)
+    for index, fed in enumerate([30, rows - 30]):
+        gang.attempt.uploaded(uploaded(index, 10, (20 * index, 20 * index + 10)))
+        done = epoch_done(index, fed, fed - 1 - index)
+        gang.attempt.epoch_done(done.model_copy(update={"rows_aside": 1 + index}))
         gang.attempt.uploaded(uploaded(index, 20, epoch=1))
 
     assert [save.chief.step for save in gang.attempt.take_saves()] == kept

@@ -345,10 +345,10 @@ class Attempt(Crew):
         return successor
 
     def take_saves(self) -> list[Save]:
-        """Returns, and forgets, the whole checkpoints, oldest first; none after rows that do not add up."""
-        # The next attempt would go on from there, and the lost rows would never be trained.
-        saves = self._uploads.collect(self._saved)
-        return [save for save in saves if not is_wrong_before(save.cursor.epoch, self.epochs.values())]
+        """Returns, and forgets, the whole checkpoints, oldest first; none after an epoch whose rows are wrong."""
+        # The next attempt would go on from there: lost rows would never be trained, and too many bad ones be taken.
+        saves, limit = self._uploads.collect(self._saved), self._config.data.max_bad_rows
+        return [save for save in saves if not is_wrong_before(save.cursor.epoch, self.epochs.values(), limit)]
 
     def _saved(self, uploads: Mapping[NodeId, Uploaded]) -> Save | None:
         found = self.evaluation.saved(uploads, self.trainers, self.start)

@@ -214,9 +214,10 @@ def are_told_before(epoch: int, accounts: Iterable[EpochAccount]) -> bool:
     return all(account.is_reported for account in accounts if account.epoch < epoch)
 
 
-def is_wrong_before(epoch: int, accounts: Iterable[EpochAccount]) -> bool:
-    """Whether a row was lost or trained twice in an epoch before this one."""
-    return any(account.is_wrong for account in accounts if account.epoch < epoch)
+def is_wrong_before(epoch: int, accounts: Iterable[EpochAccount], max_aside: int) -> bool:
+    """Whether in an epoch before this one a row was lost or trained twice, or more than `max_aside` were set aside."""
+    before = (account for account in accounts if account.epoch < epoch)
+    return any(account.is_wrong or account.aside > max_aside for account in before)
 
 
 def inputs(accounts: Iterable[EpochAccount], nodes: Iterable[NodeId]) -> dict[NodeId, NodeInput]:
