@@ -108,11 +108,10 @@ class Crew(ABC):
                 heard_ago_s = self._clock() - trainer.heard_s
                 record = loss(trainer, what, self._wall() - heard_ago_s)
                 record = record.model_copy(update={"log": log, "taken_back": taken_back})
-                self._failures.forget_silence(str(trainer.node))
+                was_cause = self._failures.forget_silence(str(trainer.node))
                 self._lost(trainer, record)
-                if self.state in (AttemptState.FAILED, AttemptState.STOPPED) and not self._failures.told:
-                    # It has failed at this one's silence, which is explained now: nobody goes on any more.
-                    self.fail(record)
+                if was_cause and self.state is not AttemptState.RUNNING and not self._failures.told:
+                    self.fail(record)  # nobody goes on any more
                 if ends:
                     trainer.apply(TrainerEvent.EXIT)
 

@@ -73,9 +73,10 @@ class Failures:
         ]
         return any(known)
 
-    def forget_silence(self, node: str) -> None:
-        """Drops a node's silence as a failure: more is known now."""
-        self.told = [f for f in self.told if not (f.is_silence and f.record.node == node)]
+    def forget_silence(self, node: str) -> bool:
+        """Drops a node's silence as a failure, as more is known now; returns whether it was one."""
+        before, self.told = self.told, [f for f in self.told if not (f.is_silence and f.record.node == node)]
+        return len(self.told) < len(before)
 
 
 class Lateness(NamedTuple):
