@@ -129,9 +129,9 @@ def test_every_name_keeps_its_object(seed: int) -> None:
 @pytest.mark.parametrize("guard", ["Catalogue.settle", "NamesMemory.has"])
 def test_without_a_guard_a_seed_notices(guard: str) -> None:
     with mock.patch(f"sparktf.storage.names.catalogue.{guard}", lambda *given: None):
-        for seed in range(SEEDS):
+        for seed in range(5 * SEEDS):
             folder = Folder(seed)
             folder.play()
             if folder.lost():
                 return
-    raise AssertionError(f"{SEEDS} seeds noticed nothing")
+    raise AssertionError(f"{5 * SEEDS} seeds noticed nothing")
