@@ -47,6 +47,12 @@ CASES = [
     Case("a wish for a checkpoint is there once", 26, "", "SaveNow() twice"),
     Case("a worker that is lost while the gang starts is followed", 1, None, "has ended for a worker that is lost"),
     Case("[10] no checkpoint after an epoch whose rows do not add up", 205, None, "rows of epoch 0 were not trained"),
+    Case(
+        "an epoch waits for the words of one that is lost",
+        50977,
+        "storage-hangs message-late trainer-dies driver-frozen",
+        "rows planned, 61 fed",
+    ),
     Case("no checkpoint after an epoch with too many bad rows", 20145, "driver-twice", "more rows are set aside than"),
     Case(
         "a checkpoint waits for the words of all about the epochs before it", 47, "trainer-dies", "manifest tells of 0"

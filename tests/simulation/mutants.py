@@ -261,6 +261,10 @@ MUTANTS = (
         {"sparktf.driver.attempt.attempt.is_wrong_before": lambda epoch, accounts, max_aside: False},
     ),
     Mutant(
+        "an epoch waits for the words of one that is lost",
+        {"sparktf.driver.attempt.reporters.Reporters.told_of": property(lambda self: len(self.nodes))},
+    ),
+    Mutant(
         "no checkpoint after an epoch with too many bad rows",
         {"sparktf.driver.attempt.attempt.is_wrong_before": _wrong_but_for_bad_rows},
         only="driver-twice",

@@ -433,6 +433,22 @@ def test_a_gang_that_has_failed_at_one_without_progress_has_a_cause_when_its_age
     assert gang.cause() == "worker 0 on h0 lost its agent: silent for 6 s"
 
 
+def test_an_epoch_waits_for_the_words_of_one_that_is_lost_until_the_others_have_taken_leave_of_it(lake: Path) -> None:
+    gang, rows = Gang(lake, Start(outlives_losses=True), nodes=3), plan_lake(lake).rows(Stream.TRAIN)
+    for each in gang.attempt.trainers.values():
+        each.met = True
+    gang.exited(0, -9)
+    for index in (1, 2):
+        gang.attempt.epoch_done(epoch_done(index, rows // 4, rows // 4))
+    assert not gang.attempt.failures
+    for index in (1, 2):
+        gang.left(index, closed_by=0)
+    for index in (1, 2):
+        gang.stand(index, rows=rows, is_complete=True)
+    assert not gang.attempt.failures
+    assert gang.attempt.account(0).trained == rows
+
+
 def test_what_a_leader_has_carried_over_from_another_model_is_told_though_it_is_lost(lake: Path) -> None:
     gang = Gang(lake, Start(outlives_losses=True))
     carried = Carried(source="version 14")

@@ -357,8 +357,8 @@ class Attempt(Crew):
     def account(self, epoch: int) -> EpochAccount:
         before = self.start.rows if epoch == self.start.cursor.epoch else (0, 0, 0)
         planned = self._plan.rows(Stream.TRAIN)
-        account = self.epochs.setdefault(epoch, EpochAccount(epoch, planned, len(self.reporters.nodes), *before))
-        account.wait_for(len(self.reporters.nodes))
+        account = self.epochs.setdefault(epoch, EpochAccount(epoch, planned, self.reporters.told_of, *before))
+        account.wait_for(self.reporters.told_of)
         account.receipts = self._leases.receipts(epoch)
         if self.fed.ledger is not None and Stream.TRAIN in self._plan.staged:
             account.planned = self.fed.ledger.rows(Stream.TRAIN, epoch)

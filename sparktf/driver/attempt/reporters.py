@@ -81,6 +81,11 @@ class Reporters:
         return self.nodes if self.generations.present.is_last else self.generations.left
 
     @property
+    def told_of(self) -> int:
+        """The number of nodes of whose rows all others tell, or they themselves: lost ones, too, until then."""
+        return len(self.nodes if self.generations is None else self.generations.present.members)
+
+    @property
     def lost(self) -> frozenset[NodeId]:
         """Members that are lost, and of whom the others have not taken leave yet."""
         return frozenset() if self.generations is None else self.generations.lost
@@ -207,7 +212,7 @@ class Reporters:
         last = max(told.step for told in self.generations.stands.values())
         if self.ended_by is None:
             self.endured = self.endured.stood(len(self.nodes), last, self._clock())
-        self.cursor = stood.settle(self._start, of_epoch, trained, nodes=len(self.nodes))
+        self.cursor = stood.settle(self._start, of_epoch, trained, nodes=self.told_of)
         for trainer in members.values():
             trainer.progress = trainer.progress.model_copy(update={"rows_trained": 0})
         if last > self._stood_at:
