@@ -48,6 +48,7 @@ def properties(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> di
     jars = f"{Path(pyspark.__file__).parent}/jars/*"
     subprocess.run(["java", "-cp", jars, shell, *said], check=True, capture_output=True)
     properties = {**server.hadoop(), "hadoop.security.credential.provider.path": provider}
+    properties["fs.s3a.buffer.dir"] = str(folder)  # else below /tmp, where it stays
     del properties["fs.s3a.secret.key"]
     return properties
 
