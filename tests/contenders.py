@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from pretend import PretendClock
 
-from sparktf.errors import StorageUnavailableError
+from sparktf.errors import StorageError, StorageUnavailableError
 from sparktf.results.result import Application
 from sparktf.rundir import RunDirectory
 from sparktf.storage.base import FileEntry, OpenUpload, Storage, Tag
@@ -151,6 +152,27 @@ def happens_twice(what: str, call: Callable[[], Any]) -> Any:
     """A call that is made again, whose first answer was lost."""
     call()
     return call()
+
+
+class Late:
+    """Calls that come only when whoever made them has given them up.
+
+    Attributes:
+        calls: Those that are still to come.
+    """
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], Any]] = []
+
+    def __call__(self, what: str, call: Callable[[], Any]) -> Any:
+        """See `Way`."""
+        self.calls.append(call)
+        raise StorageUnavailableError(f"cannot {what}: operation timed out")
+
+    def come(self, number: int = 0) -> None:
+        """Has one of them come; nobody is told what becomes of it."""
+        with suppress(StorageError):
+            self.calls.pop(number)()
 
 
 class Contender:

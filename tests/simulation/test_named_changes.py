@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from contenders import Nth, Way, at_once, happens_twice, loses_the_answer, outcome
+from contenders import Late, Nth, Way, at_once, happens_twice, loses_the_answer, outcome
 from obstore.store import MemoryStore
 from watched_store import ROOT, WatchedStore
 
@@ -127,13 +127,10 @@ def _files_in(memory: MemoryStore) -> tuple[Files, set[str]]:
 def test_a_change_that_comes_after_its_process_gave_it_up_names_nothing_that_was_deleted_since(
     name: str, heals: bool
 ) -> None:
-    memory, late, is_away = MemoryStore(), list[Callable[[], Any]](), False
+    memory, late, is_away = MemoryStore(), Late(), False
 
     def away(what: str, call: Callable[[], Any]) -> Any:
-        if not is_away or what != "swap":
-            return call()
-        late.append(call)
-        raise StorageUnavailableError("cannot write: operation timed out")
+        return late(what, call) if is_away and what == "swap" else call()
 
     storage = NamedStorage(WatchedStore(memory, away))
     _fill(storage)
@@ -142,7 +139,7 @@ def test_a_change_that_comes_after_its_process_gave_it_up_names_nothing_that_was
     is_away = not heals
     for path in (STAGED, f"{FOLDER}/_tmp"):
         discard(storage, path)
-    for call in late:
-        outcome(call)
+    while late.calls:
+        late.come()
     found, _ = _files_in(memory)
     assert found in (BEFORE, CHANGES[name][1])

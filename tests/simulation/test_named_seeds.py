@@ -9,11 +9,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from contenders import at_once, fails, happens_twice, loses_the_answer
+from contenders import Late, at_once, fails, happens_twice, loses_the_answer
 from obstore.store import MemoryStore
 from watched_store import ROOT, WatchedStore
 
-from sparktf.errors import StorageError, StorageUnavailableError
+from sparktf.errors import StorageError
 from sparktf.storage.names import tree
 from sparktf.storage.names.catalogue import Catalogue
 from sparktf.storage.names.named_storage import NamedStorage
@@ -40,7 +40,7 @@ class Folder:
     def __init__(self, seed: int) -> None:
         self.memory = MemoryStore()
         self._chance = random.Random(seed)
-        self._late: list[Callable[[], Any]] = []
+        self._late = Late()
         self._depth = self._made = 0
         begun = NamedStorage(WatchedStore(self.memory, at_once))
         begun.keep_names(FOLDER)
@@ -52,7 +52,7 @@ class Folder:
         """Has all changes made; what was late comes at the end."""
         for _ in range(CHANGES):
             self._change()
-        while self._late:
+        while self._late.calls:
             self._comes()
 
     def lost(self) -> list[str]:
@@ -96,8 +96,7 @@ class Folder:
         self._others()
         dice = self._chance.random()
         if dice < 0.15 and what == "swap":
-            self._late.append(call)
-            raise StorageUnavailableError("cannot write: operation timed out")
+            return self._late(what, call)
 
         def made() -> Any:
             answer = call()
@@ -111,12 +110,11 @@ class Folder:
             self._depth += 1
             self._change()
             self._depth -= 1
-        if self._late and self._chance.random() < 0.1:
+        if self._late.calls and self._chance.random() < 0.1:
             self._comes()
 
     def _comes(self) -> None:
-        with suppress(StorageError):
-            self._late.pop(self._chance.randrange(len(self._late)))()
+        self._late.come(self._chance.randrange(len(self._late.calls)))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 import pytest
-from contenders import Nth, Way, at_once, happens_twice, loses_the_answer, outcome
+from contenders import Late, Nth, Way, at_once, happens_twice, loses_the_answer, outcome
 from obstore.store import MemoryStore
 from watched_store import ROOT, WatchedStore
 
-from sparktf.errors import StorageError, StorageExistsError, StorageUnavailableError
+from sparktf.errors import StorageError, StorageExistsError
 from sparktf.storage.names.conditions import check_conditions
 from sparktf.storage.transactions.partition import MARKER, DayFolder, Marker, Partition
 from sparktf.storage.transactions.placed_objects import put_folder, store_of
@@ -57,21 +57,18 @@ def test_a_day_whose_answer_is_lost_is_replaced(instead: Way, before: list[str])
 @pytest.mark.parametrize("nth", range(3))
 @pytest.mark.parametrize("heals", [True, False])
 def test_a_day_whose_put_comes_too_late_has_the_files_of_one_job(nth: int, heals: bool) -> None:
-    memory, late, puts = MemoryStore(), list[Callable[[], Any]](), 0
+    memory, late, puts = MemoryStore(), Late(), 0
     replace(WatchedStore(memory, at_once), "first")
 
     def away(what: str, call: Callable[[], Any]) -> Any:
         nonlocal puts
         puts += what == "swap"
-        if what != "swap" or puts <= nth or (late and heals):
-            return call()
-        late.append(call)
-        raise StorageUnavailableError("cannot write: operation timed out")
+        return call() if what != "swap" or puts <= nth or (late.calls and heals) else late(what, call)
 
     ended = outcome(lambda: replace(WatchedStore(memory, away), "new"))
     assert ended is None or isinstance(ended, StorageError)
-    for call in late:
-        outcome(call)
+    while late.calls:
+        late.come()
     assert counted(memory) in ([[b"new"] * 2] if ended is None else [[b"first"] * 2, [b"new"] * 2])
 
 

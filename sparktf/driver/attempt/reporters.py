@@ -82,7 +82,7 @@ class Reporters:
 
     @property
     def told_of(self) -> int:
-        """The number of nodes of whose rows all others tell, or they themselves: lost ones, too, until then."""
+        """The number of nodes whose words an epoch waits for: all members of the generation, lost ones too."""
         return len(self.nodes if self.generations is None else self.generations.present.members)
 
     @property
